@@ -1,0 +1,31 @@
+# The two commands: `make run` and `make test`. Each does its own set-up and may be run first.
+.PHONY: run test lint interop bench lock setup clean
+
+run: setup
+	@.venv/bin/trimtab demo
+
+test: setup
+	@.venv/bin/python -m pytest -m "not interop"
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+# Real Apache RocketMQ, fetched by Maven coordinates. Needs Maven and a JDK 17 or later.
+interop: setup
+	@.venv/bin/python -m pytest -m interop
+
+bench: setup
+	@.venv/bin/python -m bench
+
+setup:
+	@sh tools/setup.sh
+
+# Writes the lock file anew; needs uv.
+lock:
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock.txt
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Found by Spark under the name `rocketmq`. Kept tiny: Spark imports it in every session."""

@@ -1,0 +1,37 @@
+"""What the documents show, works."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SNIPPETS = [
+    pytest.param(match.group(1), id=f"{path.name}-{number}")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    for number, match in enumerate(re.finditer(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_a_snippet_runs(snippet: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_shows_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "make run" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("verb", ["demo", "doctor", "--help", "--version"])
+def test_the_command_line_answers(verb: str) -> None:
+    program = "from trimtab.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, verb], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

@@ -1,0 +1,204 @@
+"""Reads the sources and holds them to the shape that docs/design.md draws."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+EVERYBODY = {"trimtab", "trimtab.model", "trimtab.errors", "trimtab.settings"}
+
+# Who may import whom. A package may always import itself and EVERYBODY.
+ARROWS: dict[str, set[str]] = {
+    "wire": set(),
+    "balance": set(),
+    "io": {"wire"},
+    "client": {"io", "balance", "wire"},
+    "names": {"io", "balance", "wire"},
+    "broker": {"io", "balance", "wire"},
+    "sim": {"broker", "names", "client", "io", "balance", "wire"},
+    "testing": {"broker", "names", "client", "io", "wire"},
+    "spark": {"client", "wire"},
+    "pipelines": {"spark"},
+    "dashboard": {"client.admin"},
+    "cli": {"client.admin"},
+    "model": set(),
+    "errors": set(),
+    "settings": set(),
+    "__init__": {"client", "balance"},
+}
+
+# What a command starts, it imports when it starts it: `trimtab --help` loads none of it.
+WITHIN_FUNCTIONS = {"cli", "dashboard"}
+
+PURE = ("wire", "balance", "names.routes", "broker.core", "spark.offsets")
+PURE_IMPORTS = {
+    "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "enum",
+    "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
+    "struct", "types", "typing", "zlib",
+    "lz4", "msgspec", "zstandard",
+}  # fmt: skip
+COLUMNAR_IMPORTS = {"numpy", "pyarrow"}
+COLUMNAR = ("wire.columns",)
+
+CLOCKS_AND_CHANCE = {"time", "random", "secrets", "uuid"}
+CLOCK_CALLS = {"now", "utcnow", "today", "urandom", "getrandom"}
+
+# A server must have no way to start a program or to run bytes that came from outside.
+NO_PROGRAMS = ("wire", "broker", "names")
+PROGRAM_IMPORTS = {
+    "subprocess",
+    "pickle",
+    "marshal",
+    "shelve",
+    "importlib",
+    "ctypes",
+    "multiprocessing",
+    "pty",
+}
+PROGRAM_CALLS = {"eval", "exec", "__import__", "system", "popen", "execv", "execve", "spawnv"}
+
+
+class Import(NamedTuple):
+    module: str
+    line: int
+    at_top: bool
+
+
+class Source(NamedTuple):
+    name: str
+    path: Path
+    tree: ast.Module
+
+    def is_in(self, *packages: str) -> bool:
+        return any(self.name == package or self.name.startswith(f"{package}.") for package in packages)
+
+
+def sources() -> list[Source]:
+    found = []
+    for path in sorted((SRC / "trimtab").rglob("*.py")):
+        parts = path.relative_to(SRC / "trimtab").with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        found.append(Source(name, path, ast.parse(path.read_text())))
+    return found
+
+
+SOURCES = sources()
+
+
+def imports(source: Source) -> Iterator[Import]:
+    top = set(map(id, source.tree.body))
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, id(node) in top)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{source.path}:{node.lineno} imports relatively"
+            module = node.module or ""
+            yield Import(module, node.lineno, id(node) in top)
+            for alias in node.names if module == "trimtab" else ():
+                if any((SRC / "trimtab" / name).exists() for name in (alias.name, f"{alias.name}.py")):
+                    yield Import(f"trimtab.{alias.name}", node.lineno, id(node) in top)
+
+
+def calls(source: Source) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+            yield name, node.lineno
+
+
+def test_the_sources_are_found() -> None:
+    assert {"wire.frames", "errors", "model"} <= {source.name for source in SOURCES}
+
+
+def test_packages_import_along_the_arrows() -> None:
+    crossed = []
+    for source in SOURCES:
+        package = source.name.split(".")[0]
+        allowed = {f"trimtab.{name}" for name in {package, *ARROWS[package]}}
+        for module, line, at_top in imports(source):
+            if not module.startswith("trimtab") or module in EVERYBODY:
+                continue
+            if package in WITHIN_FUNCTIONS and not at_top:
+                continue
+            if not any(module == name or module.startswith(f"{name}.") for name in allowed):
+                crossed.append(f"{source.path.name}:{line} {source.name} -> {module}")
+    assert crossed == []
+
+
+def test_pure_packages_import_nothing_that_does_io() -> None:
+    impure = []
+    for source in SOURCES:
+        if not source.is_in(*PURE):
+            continue
+        allowed = PURE_IMPORTS | (COLUMNAR_IMPORTS if source.is_in(*COLUMNAR) else set())
+        impure += [
+            f"{source.name}:{line} imports {module}"
+            for module, line, _ in imports(source)
+            if module.split(".")[0] not in allowed | {"trimtab"}
+        ]
+    assert impure == []
+
+
+def test_clock_and_chance_live_in_io_alone() -> None:
+    strays = []
+    for source in SOURCES:
+        if source.is_in("io"):
+            continue
+        strays += [
+            f"{source.name}:{line} imports {module}"
+            for module, line, _ in imports(source)
+            if module.split(".")[0] in CLOCKS_AND_CHANCE
+        ]
+        strays += [
+            f"{source.name}:{line} calls {name}()" for name, line in calls(source) if name in CLOCK_CALLS
+        ]
+    assert strays == []
+
+
+def test_servers_cannot_start_programs_or_run_bytes() -> None:
+    risks = []
+    for source in SOURCES:
+        if not source.is_in(*NO_PROGRAMS):
+            continue
+        risks += [
+            f"{source.name}:{line} imports {module}"
+            for module, line, _ in imports(source)
+            if module.split(".")[0] in PROGRAM_IMPORTS
+        ]
+        risks += [
+            f"{source.name}:{line} calls {name}()" for name, line in calls(source) if name in PROGRAM_CALLS
+        ]
+    assert risks == []
+
+
+def test_nothing_catches_everything_in_silence() -> None:
+    silent = [
+        f"{source.name}:{node.lineno}"
+        for source in SOURCES
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "BaseException"))
+        and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("import time\n", "imports time"),
+        ("import datetime\nx = datetime.datetime.now()\n", "calls now()"),
+        ("def f():\n    import random\n", "imports random"),
+    ],
+)
+def test_the_clock_check_can_fail(text: str, finding: str) -> None:
+    source = Source("wire.fake", SRC / "fake.py", ast.parse(text))
+    found = [f"imports {module}" for module, _, _ in imports(source) if module in CLOCKS_AND_CHANCE]
+    found += [f"calls {name}()" for name, _ in calls(source) if name in CLOCK_CALLS]
+    assert finding in found
