@@ -1,0 +1,103 @@
+"""Cutting a byte stream into frames, and making frames.
+
+A frame is: i32 bytes that follow · i8 serializer, u24 header length · header · body. Lengths are judged as soon as their
+four bytes are in, before anything is kept for them, so a peer can make us hold at most one frame of the allowed size.
+Any way of cutting the stream gives the same frames, and frames in front of a bad one are still delivered.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from trimtab.errors import ProtocolError
+
+FRAME_BYTES_MAX = 16 << 20
+"""Java's frameMaxLength: the whole frame, its four length bytes included."""
+
+HEADER_BYTES_MAX = 64 << 10
+
+JSON_HEADER = 0
+BINARY_HEADER = 1
+
+_LENGTHS = struct.Struct(">II")
+
+
+class Frame(NamedTuple):
+    """One frame as it came: the header still encoded, an absent body as empty bytes."""
+
+    serializer: int
+    header: bytes
+    body: bytes
+
+
+class FrameDecoder:
+    """Bytes in, frames out. After a `ProtocolError` the stream is finished and every further call raises it again."""
+
+    __slots__ = ("_error", "_frame_bytes_max", "_header_bytes_max", "_needed", "_pending")
+
+    def __init__(
+        self, *, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX
+    ) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
+        self._pending = bytearray()
+        self._needed = 4
+        self._error: ProtocolError | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much of an unfinished frame is kept."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Every frame that these bytes complete. Exhaust the iterator before feeding again."""
+        if self._error is not None:
+            raise self._error
+        if self._pending:
+            self._pending += data
+            if len(self._pending) < self._needed:
+                return
+            data = bytes(self._pending)
+            self._pending.clear()
+        at = 0
+        end = len(data)
+        self._needed = 4
+        while end - at >= 8:
+            length, mark = _LENGTHS.unpack_from(data, at)
+            header_length = mark & 0xFFFFFF
+            self._judge(length, header_length)
+            next_at = at + 4 + length
+            if next_at > end:
+                self._needed = 4 + length
+                break
+            body_at = at + 8 + header_length
+            yield Frame(mark >> 24, data[at + 8 : body_at], data[body_at:next_at])
+            at = next_at
+        else:
+            if end - at >= 4:
+                self._judge(int.from_bytes(data[at : at + 4], "big"), header_length=0)
+                self._needed = 8
+        self._pending += data[at:]
+
+    def _judge(self, length: int, header_length: int) -> None:
+        if not 4 <= length <= self._frame_bytes_max - 4:
+            raise self._fail(f"frame length {length} outside 4..{self._frame_bytes_max - 4}")
+        if header_length > length - 4:
+            raise self._fail(f"header length {header_length} exceeds its frame of {length}")
+        if header_length > self._header_bytes_max:
+            raise self._fail(f"header length {header_length} exceeds {self._header_bytes_max}")
+
+    def _fail(self, text: str) -> ProtocolError:
+        self._pending.clear()
+        self._error = ProtocolError(text)
+        return self._error
+
+
+def encode_frame(header: bytes, body: bytes = b"", *, serializer: int = JSON_HEADER) -> bytes:
+    """The bytes of one frame."""
+    header_length = len(header)
+    return b"%b%b%b" % (
+        _LENGTHS.pack(4 + header_length + len(body), serializer << 24 | header_length),
+        header,
+        body,
+    )
