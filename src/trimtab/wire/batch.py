@@ -1,0 +1,82 @@
+"""The body of SEND_BATCH_MESSAGE: many small messages of one topic in one request."""
+
+from collections.abc import Iterable
+from struct import Struct
+
+import msgspec
+
+from trimtab.errors import InvalidMessageError, ProtocolError
+from trimtab.wire.properties import PROPERTIES_BYTES_MAX
+
+ENTRY_BYTES_MIN = 22
+BATCH_BYTES_MAX = 4 << 20
+"""A stock broker's maxMessageSize."""
+
+_HEAD = Struct(
+    ">5i"
+)  # size, magic, CRC, flag, body length; brokers reckon the CRC themselves and ignore the magic
+_HEAD_BYTES = _HEAD.size
+_pack_head = _HEAD.pack
+_unpack_head = _HEAD.unpack_from
+_pack_length = Struct(">h").pack
+
+
+class BatchEntry(msgspec.Struct, frozen=True, gc=False):
+    """One message of a batch; what all have in common (topic, queue, born host and time) stands in the request."""
+
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+
+
+def encode_batch(entries: Iterable[BatchEntry], *, batch_bytes_max: int = BATCH_BYTES_MAX) -> bytes:
+    """The request body; `InvalidMessageError` if it or the properties of an entry are too long."""
+    pieces: list[bytes] = []
+    for entry in entries:
+        body, properties = entry.body, entry.properties
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            raise InvalidMessageError(
+                f"properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit; move something into the body"
+            )
+        size = ENTRY_BYTES_MIN + len(body) + len(properties)
+        pieces += (
+            _pack_head(size, 0, 0, entry.flag, len(body)),
+            body,
+            _pack_length(len(properties)),
+            properties,
+        )
+    batch = b"".join(pieces)
+    if len(batch) > batch_bytes_max:
+        raise InvalidMessageError(
+            f"the batch takes {len(batch)} bytes, at most {batch_bytes_max} fit; send fewer messages at once"
+        )
+    return batch
+
+
+def decode_batch(batch: bytes | memoryview) -> list[BatchEntry]:
+    """The messages of a request body; `ProtocolError` unless every length in it fits exactly."""
+    batch = bytes(batch)
+    entries: list[BatchEntry] = []
+    batch_end = len(batch)
+    start = 0
+    while start < batch_end:
+        if batch_end - start < ENTRY_BYTES_MIN:
+            raise _damage(batch, start)
+        size, _, _, flag, body_bytes = _unpack_head(batch, start)
+        end = start + size
+        body_at = start + _HEAD_BYTES
+        properties_at = body_at + body_bytes + 2
+        if body_bytes < 0 or properties_at > end or end > batch_end:
+            raise _damage(batch, start)
+        properties_bytes = batch[properties_at - 2] << 8 | batch[properties_at - 1]
+        if properties_at + properties_bytes != end or properties_bytes > PROPERTIES_BYTES_MAX:
+            raise _damage(batch, start)
+        entries.append(BatchEntry(batch[body_at : properties_at - 2], batch[properties_at:end], flag))
+        start = end
+    return entries
+
+
+def _damage(batch: bytes, start: int) -> ProtocolError:
+    return ProtocolError(
+        f"batch entry at byte {start} of {len(batch)} is cut off or its lengths do not fit each other"
+    )
