@@ -34,7 +34,10 @@ ARROWS: dict[str, set[str]] = {
 # What a command starts, it imports when it starts it: `trimtab --help` loads none of it.
 WITHIN_FUNCTIONS = {"cli", "dashboard"}
 
-PURE = ("wire", "balance", "names.routes", "broker.core", "spark.offsets")
+PURE = (
+    "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",
+    "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.delays", "broker.polls", "spark.offsets",
+)  # fmt: skip
 PURE_IMPORTS = {
     "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "enum",
     "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
