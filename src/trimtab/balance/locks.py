@@ -1,0 +1,94 @@
+"""Leases: which client of a group may consume which queue, as a broker keeps them.
+
+Apache's rule: a queue is granted if nobody holds it, if the asker holds it already, or if the holder has not renewed for
+60 s; each grant renews. Ours adds two things that no stock client notices. A lease whose connection is closed ends after a
+short grace, unless the same client id comes back and renews first, so that a restart is not a change. And every new holder
+gets a higher epoch, by which the commit of a former holder can be told from that of the present one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trimtab.model import MessageQueue
+
+LEASE_MS = 60_000
+CLOSED_GRACE_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who holds a queue, since when, and until when if nothing is heard."""
+
+    client_id: str
+    connection: int
+    epoch: int
+    since_ms: int
+    renewed_ms: int
+    ends_ms: int
+
+
+class LeaseTable:
+    """All leases of one broker."""
+
+    def __init__(self, *, lease_ms: int = LEASE_MS, closed_grace_ms: int = CLOSED_GRACE_MS) -> None:
+        self._lease_ms = lease_ms
+        self._closed_grace_ms = closed_grace_ms
+        self._groups: dict[str, dict[MessageQueue, Lease]] = {}
+        self._epoch = 0
+
+    def lock(
+        self, group: str, client_id: str, connection: int, queues: Iterable[MessageQueue], now_ms: int
+    ) -> list[MessageQueue]:
+        """The queues that the client holds after this, of those it asked for."""
+        leases = self._groups.setdefault(group, {})
+        granted = []
+        for queue in queues:
+            held = leases.get(queue)
+            if held is None or now_ms > held.ends_ms:
+                leases[queue] = self._new_lease(client_id, connection, now_ms)
+            elif held.client_id == client_id:
+                ends_ms = now_ms + self._lease_ms
+                leases[queue] = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
+            else:
+                continue
+            granted.append(queue)
+        return granted
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Gives up what the client holds of these; what others hold stays theirs."""
+        leases = self._groups.get(group, {})
+        for queue in queues:
+            held = leases.get(queue)
+            if held is not None and held.client_id == client_id:
+                del leases[queue]
+        if not leases:
+            self._groups.pop(group, None)
+
+    def holder(self, group: str, queue: MessageQueue, now_ms: int) -> Lease | None:
+        """The lease on a queue, if one is in force."""
+        held = self._groups.get(group, {}).get(queue)
+        return held if held is not None and now_ms <= held.ends_ms else None
+
+    def close(self, connection: int, now_ms: int) -> None:
+        """A connection is gone: what was leased through it ends after the grace."""
+        ends_ms = now_ms + self._closed_grace_ms
+        for leases in self._groups.values():
+            for queue, held in leases.items():
+                if held.connection == connection:
+                    leases[queue] = replace(held, ends_ms=min(held.ends_ms, ends_ms))
+
+    def drop_group(self, group: str) -> None:
+        """The group was deleted."""
+        self._groups.pop(group, None)
+
+    def expire(self, now_ms: int) -> None:
+        """Forgets leases that ended, so that the table does not grow with groups that are gone."""
+        for group, leases in list(self._groups.items()):
+            for queue in [queue for queue, held in leases.items() if now_ms > held.ends_ms]:
+                del leases[queue]
+            if not leases:
+                del self._groups[group]
+
+    def _new_lease(self, client_id: str, connection: int, now_ms: int) -> Lease:
+        self._epoch += 1
+        return Lease(client_id, connection, self._epoch, now_ms, now_ms, now_ms + self._lease_ms)

@@ -1,0 +1,124 @@
+"""A producer's next queue: what is chosen from, what a choice says, and plain round robin (mission A1, A2).
+
+A policy is a small machine: `choose` gives a queue, `began` and `ended` tell it how an attempt went. Time is an argument,
+chance a starting number. All policies treat a topic's queues as given; none edits them.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from trimtab.model import MessageQueue
+
+_I32_MIN = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """The queues of a topic that can be written to, in the route's order."""
+
+    topic: str
+    queues: tuple[MessageQueue, ...]
+
+    def queues_of(self, broker_name: str) -> int:
+        """How many of them are on that broker."""
+        return sum(queue.broker_name == broker_name for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A queue and why it was taken, for receipts and for people."""
+
+    queue: MessageQueue
+    why: str
+
+
+class Policy(Protocol):
+    """How a producer chooses queues and avoids bad brokers."""
+
+    @property
+    def name(self) -> str:
+        """As options and reports call it."""
+
+    def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:
+        """The queue for the next attempt; `last_broker` is the one that has just failed in this very send."""
+
+    def began(self, broker_name: str, now_ms: int) -> None:
+        """A request is on its way."""
+
+    def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """Its answer came, or will never come."""
+
+    def brokers(self, now_ms: int) -> list["BrokerStanding"]:
+        """How it sees the brokers now, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStanding:
+    """What a policy thinks of a broker."""
+
+    broker_name: str
+    is_available: bool
+    latency_ms: float
+    until_ms: int
+    """When it counts as available again."""
+    weight: float = 1.0
+    in_flight: int = 0
+
+
+class RingCounter:
+    """Java's counter: 32 bits, wrapping, read as a magnitude, except that the smallest number has none."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, start: int) -> None:
+        self._value = _wrapped(start)
+
+    def next(self) -> int:
+        """One more than the last time."""
+        self._value = _wrapped(self._value + 1)
+        return _magnitude(self._value)
+
+
+def position(index: int, size: int) -> int:
+    """Java's `abs(index) % size`, with its guard for the one number whose magnitude is negative."""
+    magnitude = _magnitude(_wrapped(index))
+    return 0 if magnitude < 0 else magnitude % size
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def _magnitude(number: int) -> int:
+    return number if number == _I32_MIN else abs(number)
+
+
+class RoundRobin:
+    """Every queue in turn; a retry passes over the broker that has just failed, if there is another."""
+
+    name = "round-robin"
+
+    def __init__(self, start: int) -> None:
+        self._counter = RingCounter(start)
+
+    def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:  # noqa: ARG002
+        if last_broker is not None:
+            for _ in writable.queues:
+                queue = next_in_turn(writable, self._counter)
+                if queue.broker_name != last_broker:
+                    return Choice(queue, f"next in turn that is not on {last_broker}")
+        return Choice(next_in_turn(writable, self._counter), "next in turn")
+
+    def began(self, broker_name: str, now_ms: int) -> None:
+        """Nothing is remembered."""
+
+    def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """Nothing is remembered."""
+
+    def brokers(self, now_ms: int) -> list[BrokerStanding]:  # noqa: ARG002
+        return []
+
+
+def next_in_turn(writable: Writable, counter: RingCounter) -> MessageQueue:
+    """The queue that the counter points to now."""
+    return writable.queues[position(counter.next(), len(writable.queues))]
