@@ -117,6 +117,24 @@ def encode_send_response(header: SendMessageResponse, *, opaque: int, code: int 
     return encode_frame(text)
 
 
+class SendAnswers:
+    """Answers of one broker to sends: what never changes is laid out once."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, region: str, *, trace_on: bool) -> None:
+        fixed = b'"MSG_REGION":%b,"TRACE_ON":"%b"' % (_text(region), b"true" if trace_on else b"false")
+        self._template = (
+            b'{"code":0,"extFields":{"queueId":"%d","msgId":"%b","queueOffset":"%d",'
+            + fixed.replace(b"%", b"%%")
+            + b'},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":399}'
+        )
+
+    def encode(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
+        """The frame that says: stored, and where."""
+        return encode_frame(self._template % (queue_id, msg_id.encode(), queue_offset, opaque))
+
+
 def encode_pull_request(header: PullMessage, *, opaque: int, code: int = RequestCode.PULL_MESSAGE) -> bytes:
     """The frame of a PULL_MESSAGE or LITE_PULL_MESSAGE."""
     optional = b""

@@ -3,6 +3,7 @@
 import hmac
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trimtab.wire.codes import SPOKEN_VERSION, Version
 
@@ -27,6 +28,25 @@ def sign(ext: Mapping[str, str], body: bytes = b"", *, secret_key: str, version:
     """The value for the Signature field."""
     content = signed_content(ext, body, version=version)
     return b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who signs, and with what. The secret shows nowhere."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def signed(
+        self, ext: Mapping[str, str], body: bytes = b"", *, version: int = SPOKEN_VERSION
+    ) -> dict[str, str]:
+        """The ext fields of a request together with those that say and prove who makes it."""
+        fields = {**ext, ACCESS_KEY: self.access_key}
+        if self.security_token is not None:
+            fields[SECURITY_TOKEN] = self.security_token
+        fields[SIGNATURE] = sign(fields, body, secret_key=self.secret_key, version=version)
+        return fields
 
 
 def verify(ext: Mapping[str, str], body: bytes = b"", *, secret_key: str, version: int) -> bool:

@@ -160,6 +160,10 @@ class UpdateAclConfig(Header, frozen=True, kw_only=True):
     topic_perms: str | None = None
     group_perms: str | None = None
 
+    def __repr__(self) -> str:
+        """Without the secret, for logs."""
+        return f"UpdateAclConfig(access_key={self.access_key!r}, admin={self.admin})"
+
 
 class DeleteAclConfig(Header, frozen=True, kw_only=True):
     """DELETE_ACL_CONFIG (51)."""
