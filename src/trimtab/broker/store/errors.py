@@ -1,0 +1,44 @@
+"""What can go wrong with the store, in the caller's terms."""
+
+from trimtab.errors import TrimtabError
+
+
+class StoreError(TrimtabError):
+    """The store cannot do what was asked."""
+
+
+class StoreDamagedError(StoreError):
+    """Bytes that were known to be on disk are not there or have changed. Nothing was cut away."""
+
+    def __init__(self, *, file: str, offset: int, what: str, advice: str) -> None:
+        self.file = file
+        self.offset = offset
+        self.what = what
+        self.advice = advice
+        super().__init__(f"{file} is damaged at byte {offset}: {what}; {advice}")
+
+
+class StoreLayoutError(StoreError):
+    """The directory was written by another version, or is no store."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The disk refused to make data durable. Reading goes on; writing ends until the broker is started again."""
+
+    indeterminate = True
+
+
+class StoreWriteError(StoreError):
+    """The disk refused a batch. None of it is stored; the next one may be."""
+
+    retriable = True
+
+
+class StoreFullError(StoreError):
+    """Too little room is left on the disk, or writing ran too far ahead of it. It gets better by itself or by making room."""
+
+    retriable = True
+
+
+class StoreClosedError(StoreError):
+    """The store was closed."""
