@@ -1,0 +1,41 @@
+"""One function per request code. Importing this package declares them all."""
+
+from trimtab.broker.handlers import (
+    acl,
+    cleaning,
+    config,
+    figures,
+    forward,
+    groups,
+    locks,
+    members,
+    offsets,
+    pull,
+    queries,
+    replies,
+    retry,
+    send,
+    topics,
+    transactions,
+    waiting,
+)
+
+__all__ = [
+    "acl",
+    "cleaning",
+    "config",
+    "figures",
+    "forward",
+    "groups",
+    "locks",
+    "members",
+    "offsets",
+    "pull",
+    "queries",
+    "replies",
+    "retry",
+    "send",
+    "topics",
+    "transactions",
+    "waiting",
+]

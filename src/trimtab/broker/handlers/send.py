@@ -1,0 +1,329 @@
+"""Sends: single messages, batches, replies; with the checks of Apache's broker, in its order."""
+
+from typing import Any
+
+import msgspec
+
+from trimtab.broker import names
+from trimtab.broker.core import BrokerCore
+from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, place
+from trimtab.broker.prepared import prepare
+from trimtab.broker.recalls import recall_handle_of
+from trimtab.broker.requests import LATER, Access, Answer, Later, Peer, Refused, Request, handles, handles_hot
+from trimtab.broker.store import Appended
+from trimtab.broker.store.errors import StoreError
+from trimtab.errors import InvalidMessageError
+from trimtab.model import Now
+from trimtab.wire import properties as keys
+from trimtab.wire.batch import decode_batch
+from trimtab.wire.bodies import TopicConfig
+from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode
+from trimtab.wire.headers.send import SendMessage, SendMessageResponse, SendMessageV2
+from trimtab.wire.hot import BatchRequest, SendRequest, encode_send_response
+from trimtab.wire.messages import TRANSACTION_MASK, Storable
+from trimtab.wire.properties import decode_properties, encode_properties
+
+DLQ_QUEUES = 1
+NOT_OF_HALF_MESSAGES = (
+    keys.DELAY,
+    *TIMER_WISHES,
+    keys.TRANSACTION_PREPARED_QUEUE_OFFSET,
+    keys.TRANSACTION_CHECK_TIMES,
+)
+"""A transaction is not delayed, and what the broker notes on its half messages is the broker's alone."""
+
+_HOLDS = ("DELAY\x01", "TIMER_", "TRAN_MSG\x01")
+"""Traces of properties that may keep a message from going where it is sent, at once."""
+
+
+@handles_hot(SendRequest)
+def send_hot(core: BrokerCore, peer: Peer, request: SendRequest, body: bytes, now: Now) -> None:
+    """One message, as nearly all come."""
+    _send_one(core, peer, None if request.flag & ONEWAY_FLAG else request.opaque, request.header, body, now)
+
+
+@handles_hot(BatchRequest)
+def send_batch_hot(core: BrokerCore, peer: Peer, request: BatchRequest, body: bytes, now: Now) -> None:
+    """Several messages for one queue."""
+    _send_batch(core, peer, None if request.flag & ONEWAY_FLAG else request.opaque, request.header, body, now)
+
+
+@handles(RequestCode.SEND_MESSAGE_V2, header=SendMessageV2, access=Access(publish_topic="topic"))
+def send_message_v2(core: BrokerCore, request: Request[SendMessageV2]) -> Answer | Later:
+    """One message, with the short names."""
+    _send_one(core, request.peer, _opaque(request), request.header, request.command.body, request.now)
+    return LATER
+
+
+@handles(RequestCode.SEND_MESSAGE, header=SendMessage, access=Access(publish_topic="topic"))
+def send_message(core: BrokerCore, request: Request[SendMessage]) -> Answer | Later:
+    """One message or a batch, with the long names."""
+    header = SendMessageV2(**msgspec.structs.asdict(request.header))
+    send = _send_batch if header.batch else _send_one
+    send(core, request.peer, _opaque(request), header, request.command.body, request.now)
+    return LATER
+
+
+@handles(RequestCode.SEND_BATCH_MESSAGE, header=SendMessageV2, access=Access(publish_topic="topic"))
+def send_batch_message(core: BrokerCore, request: Request[SendMessageV2]) -> Answer | Later:
+    """Several messages for one queue."""
+    _send_batch(core, request.peer, _opaque(request), request.header, request.command.body, request.now)
+    return LATER
+
+
+def _opaque(request: Request[Any]) -> int | None:
+    """Whom to answer; nobody waits for the answer to a one-way request."""
+    return None if request.command.is_oneway else request.command.opaque
+
+
+def _send_one(
+    core: BrokerCore, peer: Peer, opaque: int | None, header: SendMessageV2, body: bytes, now: Now
+) -> None:
+    topic = topic_for_sending(core, header, now)
+    queue_id = queue_for_sending(core, header, topic)
+    text = header.properties or ""
+    if (
+        _HOLDS[0] in text
+        or _HOLDS[1] in text
+        or _HOLDS[2] in text
+        or header.topic.startswith(names.RETRY_PREFIX)
+    ):
+        incoming = _special(core, peer, header, queue_id, decode_properties(text.encode()), body, now)
+        placed = place_incoming(core, incoming, now)
+    else:
+        placed = _plain(core, peer, header, queue_id, text.encode(), body)
+    appended = append(core, placed, now)
+    if opaque is None:
+        return
+    msg_id = f"{core.id_prefix}{appended.physical_offset:016X}"
+    if placed.topic == names.TIMER_TOPIC:
+        answer = SendMessageResponse(
+            msg_id=msg_id,
+            queue_id=queue_id,
+            queue_offset=appended.queue_offset,
+            region=core.settings.region,
+            trace_on="true",
+            recall_handle=recall_handle_of(placed, core.settings.broker_name),
+        )
+        frame = encode_send_response(answer, opaque=opaque)
+        core.writes.promise(appended.end, peer.connection, opaque, frame)
+    else:
+        _promise(core, peer, opaque, appended.end, msg_id, queue_id, appended.queue_offset)
+
+
+def _plain(
+    core: BrokerCore, peer: Peer, header: SendMessageV2, queue_id: int, properties: bytes, body: bytes
+) -> Placed:
+    """A message that goes where it is sent."""
+    prepared = prepare(properties, core.cluster_property)
+    message = Storable(
+        header.topic.encode(),
+        body,
+        prepared.properties,
+        queue_id,
+        header.born_timestamp,
+        peer.host,
+        header.flag,
+        header.sys_flag,
+        header.reconsume_times or 0,
+    )
+    return Placed(header.topic, message, prepared.tags_code, prepared.keys)
+
+
+def _special(
+    core: BrokerCore,
+    peer: Peer,
+    header: SendMessageV2,
+    queue_id: int,
+    properties: dict[str, str],
+    body: bytes,
+    now: Now,
+) -> Incoming:
+    """A message for a retry topic, of a transaction, or for later."""
+    properties.pop(keys.WAIT, None)
+    properties[keys.CLUSTER] = core.settings.cluster_name
+    incoming = Incoming(
+        topic=header.topic,
+        queue_id=queue_id,
+        body=body,
+        properties=properties,
+        born_timestamp=header.born_timestamp,
+        born_host=peer.host,
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        reconsume_times=header.reconsume_times or 0,
+    )
+    if header.topic.startswith(names.RETRY_PREFIX):
+        incoming = retried_or_dead(core, header, incoming, now)
+    if properties.get(keys.TRANSACTION_PREPARED) == "true":
+        incoming = half_message(core, incoming)
+    return incoming
+
+
+def _send_batch(
+    core: BrokerCore, peer: Peer, opaque: int | None, header: SendMessageV2, body: bytes, now: Now
+) -> None:
+    topic = topic_for_sending(core, header, now)
+    queue_id = queue_for_sending(core, header, topic)
+    if header.topic.startswith(names.RETRY_PREFIX):
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
+        )
+    entries = decode_batch(body)
+    if not entries:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+    suffix = _common_properties(core, header)
+    name = header.topic.encode()
+    ids: list[str] = []
+    first_offset = end = 0
+    for entry in entries:
+        prepared = prepare(entry.properties, suffix)
+        message = Storable(
+            name,
+            entry.body,
+            prepared.properties,
+            queue_id,
+            header.born_timestamp,
+            peer.host,
+            entry.flag,
+            header.sys_flag,
+            header.reconsume_times or 0,
+        )
+        appended = append(core, Placed(header.topic, message, prepared.tags_code, prepared.keys), now)
+        first_offset = first_offset if ids else appended.queue_offset
+        end = appended.end
+        ids.append(f"{core.id_prefix}{appended.physical_offset:016X}")
+    if opaque is not None:
+        _promise(core, peer, opaque, end, ",".join(ids), queue_id, first_offset)
+
+
+def _common_properties(core: BrokerCore, header: SendMessageV2) -> bytes:
+    """What a batch says of all its messages, to be put behind the properties of each."""
+    common = decode_properties((header.properties or "").encode())
+    common.pop(keys.WAIT, None)
+    return (
+        b"\x02%b%b" % (encode_properties(common), core.cluster_property) if common else core.cluster_property
+    )
+
+
+def _promise(
+    core: BrokerCore, peer: Peer, opaque: int, end: int, msg_id: str, queue_id: int, queue_offset: int
+) -> None:
+    frame = core.send_answers.encode(opaque, msg_id, queue_id, queue_offset)
+    core.writes.promise(end, peer.connection, opaque, frame)
+
+
+def topic_for_sending(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:
+    """The topic, made if that is allowed, or the reason why nobody can send to it."""
+    topic = core.topics.get(header.topic)
+    if topic is None:
+        topic = _new_topic(core, header, now)
+    elif header.topic in names.NO_CLIENT_SENDS_TO:
+        raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
+    return topic
+
+
+def _new_topic(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:
+    complaint = names.topic_complaint(header.topic)
+    if complaint is not None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, complaint)
+    if header.topic.startswith(names.RETRY_PREFIX):
+        return core.ensure_topic(header.topic, 1, now)
+    created = core.topics.create_on_send(
+        header.topic, header.default_topic, header.default_topic_queue_nums, now
+    )
+    if created is None:
+        raise Refused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"topic[{header.topic}] not exist, apply first please! No topic is made by sending to it here.",
+        )
+    core.topics_changed()
+    return created
+
+
+def queue_for_sending(core: BrokerCore, header: SendMessageV2, topic: TopicConfig) -> int:
+    """The queue that was asked for, or one by chance if it is left to the broker."""
+    queue_id = header.queue_id
+    if queue_id < 0:
+        return core.chance.randrange(max(1, topic.write_queue_nums))
+    if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"request queueId[{queue_id}] is illegal, topic:[{header.topic}] has {topic.write_queue_nums} queues to write",
+        )
+    return queue_id
+
+
+def retried_or_dead(core: BrokerCore, header: SendMessageV2, incoming: Incoming, now: Now) -> Incoming:
+    """A message that a client itself sends to its retry topic: after too many tries it is a dead letter."""
+    group = header.topic.removeprefix(names.RETRY_PREFIX)
+    config = core.find_or_create_group(group, now)
+    if config is None:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group not exist, {group}: create it first",
+        )
+    tries_max = config.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
+    if incoming.reconsume_times < tries_max:
+        return incoming
+    dead = names.dlq_topic(group)
+    core.ensure_topic(dead, DLQ_QUEUES, now)
+    properties = {name: value for name, value in incoming.properties.items() if name != keys.DELAY}
+    return msgspec.structs.replace(incoming, topic=dead, queue_id=0, properties=properties)
+
+
+def half_message(core: BrokerCore, incoming: Incoming) -> Incoming:
+    """A message of a transaction waits under a topic of its own until the transaction ends."""
+    if core.settings.reject_transactions:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the broker[{core.address}] sending transaction message is forbidden"
+        )
+    if len(core.transactions) >= core.settings.open_transactions_max:
+        raise Refused(
+            ResponseCode.SYSTEM_BUSY,
+            f"{len(core.transactions)} transactions wait for their end, this broker's limit; end some, or try again later",
+        )
+    destination = {keys.REAL_TOPIC: incoming.topic, keys.REAL_QUEUE_ID: str(incoming.queue_id)}
+    properties = incoming.properties | destination
+    for name in NOT_OF_HALF_MESSAGES:
+        properties.pop(name, None)
+    return msgspec.structs.replace(
+        incoming,
+        topic=names.HALF_TOPIC,
+        queue_id=0,
+        properties=properties,
+        sys_flag=incoming.sys_flag & ~TRANSACTION_MASK,
+    )
+
+
+def put(core: BrokerCore, incoming: Incoming, now: Now) -> Appended:
+    """Appends a message where it belongs."""
+    return append(core, place_incoming(core, incoming, now), now)
+
+
+def place_incoming(core: BrokerCore, incoming: Incoming, now: Now) -> Placed:
+    """Where a message belongs now, by this broker's settings."""
+    try:
+        return place(incoming, core.delay_levels, core.settings.timer_ms_max, now)
+    except InvalidMessageError as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+
+def append(core: BrokerCore, placed: Placed, now: Now) -> Appended:
+    """Gives a message its place in the log, or says why not."""
+    body_bytes = len(placed.message.body)
+    if body_bytes > core.settings.message_bytes_max:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message body takes {body_bytes} bytes, at most {core.settings.message_bytes_max} fit",
+        )
+    try:
+        appended = core.writes.append(
+            placed.topic, placed.message, now, tags_code=placed.tags_code, keys=placed.keys
+        )
+    except InvalidMessageError as error:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+    except StoreError as error:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    core.stats.stored(placed.topic, appended.size)
+    return appended

@@ -1,0 +1,276 @@
+"""The broker's shell: sockets, timers, the sync thread and the name servers around one core."""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass, field
+
+from trimtab.broker import handlers as _handlers  # noqa: F401 - declares every handler
+from trimtab.broker.acl import Acl
+from trimtab.broker.core import BrokerCore
+from trimtab.broker.delays import DelayLevels
+from trimtab.broker.placing import tags_code_of
+from trimtab.broker.registration import Registrar
+from trimtab.broker.requests import Peer
+from trimtab.broker.settings import BrokerSettings
+from trimtab.broker.store import InlineExecutor, Store, StoreSettings, ThreadExecutor
+from trimtab.io.chance import Chance, seeded_chance
+from trimtab.io.clock import Clock, SystemClock
+from trimtab.io.disk import Disk, MemoryDisk
+from trimtab.io.serving import Connection, FrameServer, ServingLimits
+from trimtab.model import Now
+from trimtab.wire.frames import Frame
+from trimtab.wire.headers.names import RegisterBroker
+from trimtab.wire.hosts import host_bytes
+from trimtab.wire.messages import StoredMessage
+from trimtab.wire.signing import Credentials
+
+_log = logging.getLogger(__name__)
+
+TICK_S = 0.1
+VIP_DISTANCE = 2
+HA_DISTANCE = 1
+
+
+def _do_nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    """Everything that a broker is made of."""
+
+    settings: BrokerSettings = field(default_factory=BrokerSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    disk: Disk = field(default_factory=MemoryDisk)
+    nameservers: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    has_vip_port: bool = False
+    """Old clients send to the port two below."""
+    limits: ServingLimits = field(
+        default_factory=lambda: ServingLimits(connections_max=10_000, connections_per_host_max=10_000)
+    )
+    tls: ssl.SSLContext | None = None
+    nameserver_tls: ssl.SSLContext | None = None
+    """How the name servers are reached: a context for connecting, where `tls` is one for listening."""
+    acl: Acl | None = None
+    credentials: Credentials | None = None
+    """What the broker signs its registration with; left out, an admin account of `acl`."""
+    register_every_s: float = 30.0
+
+
+class BrokerServer:
+    """One broker, running."""
+
+    def __init__(self, plan: BrokerPlan, *, clock: Clock | None = None, chance: Chance | None = None) -> None:
+        self.plan = plan
+        self._clock = clock or SystemClock()
+        self._chance = chance or seeded_chance()
+        self._server = FrameServer(
+            self,
+            clock=self._clock,
+            host=plan.host,
+            port=plan.port,
+            more_ports=(plan.port - VIP_DISTANCE,) if plan.has_vip_port else (),
+            limits=plan.limits,
+            tls=plan.tls,
+        )
+        self._core: BrokerCore | None = None
+        self._registrar: Registrar | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<BrokerServer {self.plan.settings.broker_name} {self._server!r}>"
+
+    @property
+    def core(self) -> BrokerCore:
+        """The broker itself."""
+        assert self._core is not None, "the broker is not started"
+        return self._core
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return self.core.address
+
+    async def start(self) -> None:
+        """Opens the store, listens, registers."""
+        loop = asyncio.get_running_loop()
+        store = self._open_store(loop)
+        try:
+            await self._server.bind()
+            port = self._server.address.rpartition(":")[2]
+            address = f"{self.plan.settings.advertised_host}:{port}"
+            self._core = BrokerCore(
+                self.plan.settings, store, self._chance, address, self._now(), acl=self.plan.acl
+            )
+            self._core.writes.when_settled = self._settle
+            self._core.when_outbox_full = self._send_outbox
+            await self._server.start()
+        except BaseException:
+            self._core = None
+            await self._server.kill()
+            store.close()
+            raise
+        self._tick(loop)
+        await self._register()
+
+    async def stop(self) -> None:
+        """Says goodbye, answers what is held, writes what is left, closes."""
+        if self._core is None:
+            return
+        if self._registrar is not None:
+            await self._registrar.stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        core = self._core
+        core.answer_all_held(self._now())
+        self._flush()
+        await self._server.stop()
+        core.states.save_offsets(core.offsets)
+        core.store.close()
+        self._core = None
+
+    def pause(self) -> None:
+        """Does nothing until `resume`, as a process that is stopped; only the name servers still hear of it."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._server.pause()
+
+    def resume(self) -> None:
+        """Goes on where `pause` stopped it."""
+        self._server.resume()
+        self._tick(asyncio.get_running_loop())
+
+    async def kill(self) -> None:
+        """Ends as a process that is killed: nobody is told, and only what was written is there for the next start."""
+        core, self._core = self._core, None
+        if core is None:
+            return
+        core.writes.when_settled = _do_nothing
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await self._server.kill()
+        if self._registrar is not None:
+            await self._registrar.stop(says_goodbye=False)
+        core.store.abandon()
+
+    async def register(self) -> None:
+        """Tells the name servers at once, instead of in some seconds."""
+        if self._registrar is not None:
+            await self._registrar.now()
+
+    def _open_store(self, loop: asyncio.AbstractEventLoop) -> Store:
+        plan = self.plan
+        levels = DelayLevels(plan.settings.delay_levels)
+
+        def code_of(message: StoredMessage) -> int:
+            return tags_code_of(message.topic, message.properties_bytes, message.store_timestamp, levels)
+
+        if isinstance(plan.disk, MemoryDisk):
+            executors: tuple[InlineExecutor, InlineExecutor] | tuple[ThreadExecutor, ThreadExecutor]
+            executors = (InlineExecutor(), InlineExecutor())
+        else:
+            name, soon = plan.settings.broker_name, loop.call_soon_threadsafe
+            executors = (ThreadExecutor(soon, f"{name}-sync"), ThreadExecutor(soon, f"{name}-housekeeping"))
+        try:
+            store = Store.open(
+                plan.disk, plan.store, executors=executors, chance=self._chance, tags_code_of=code_of
+            )
+        except BaseException:
+            for executor in executors:
+                executor.close()
+            raise
+        for sentence in store.report:
+            _log.warning("%s: %s", plan.settings.broker_name, sentence)
+        return store
+
+    async def _register(self) -> None:
+        settings, core = self.plan.settings, self.core
+        acl, credentials = self.plan.acl, self.plan.credentials
+        if acl is not None:
+            credentials = credentials or acl.admin_credentials()
+            for warning in acl.warnings:
+                _log.warning("%s: %s", settings.broker_name, warning)
+        host, _, port = core.address.rpartition(":")
+        identity = RegisterBroker(
+            broker_name=settings.broker_name,
+            broker_addr=core.address,
+            cluster_name=settings.cluster_name,
+            ha_server_addr=f"{host}:{int(port) + HA_DISTANCE}",
+            broker_id=settings.broker_id,
+        )
+        self._registrar = Registrar(
+            self.plan.nameservers,
+            identity,
+            core.topics.snapshot,
+            every_s=self.plan.register_every_s,
+            tls=self.plan.nameserver_tls,
+            credentials=credentials,
+        )
+        core.routes_changed = False
+        await self._registrar.start()
+        core.when_registered = self._registrar.when_told
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+        """All frames that one read brought."""
+        core, now = self.core, self._now()
+        if connection.id not in core.peers:
+            host = host_bytes(connection.peer if ":" not in connection.host else f"[{connection.host}]:0")
+            core.on_connect(Peer(connection.id, connection.peer, host, connection.is_secure))
+        try:
+            for frame in frames:
+                if connection.is_closing:
+                    break
+                core.on_frame(connection.id, frame, now)
+        finally:
+            core.finish(now)
+            self._flush()
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self._core is not None:
+            self._core.on_close(connection.id, self._now())
+            self._flush()
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = self._now()
+        self.core.tick(now)
+        self.core.store.tick(now.monotonic_ms)
+        self._flush()
+        self._ticker = loop.call_later(TICK_S, self._tick, loop)
+
+    def _settle(self) -> None:
+        self.core.writes.settle(self._now())
+        self.core.finish(self._now())
+        self._flush()
+
+    def _send_outbox(self) -> None:
+        core = self.core
+        outbox, core.outbox, core.outbox_bytes = core.outbox, {}, 0
+        for number, frames in outbox.items():
+            connection = self._server.connection(number)
+            if connection is not None:
+                for frame in frames:
+                    connection.send(frame)
+
+    def _flush(self) -> None:
+        core = self.core
+        self._send_outbox()
+        while core.incidents:
+            code, error = core.incidents.popleft()
+            _log.error("request %d failed inside", code, exc_info=error)
+        closing, core.to_close = core.to_close, []
+        for number in closing:
+            connection = self._server.connection(number)
+            if connection is not None:
+                connection.close()
+        if core.routes_changed and self._registrar is not None:
+            core.routes_changed = False
+            self._registrar.soon()
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())

@@ -1,0 +1,70 @@
+"""The small states of a broker, as they lie in the store: topics, groups, offsets."""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from trimtab.wire.bodies import ConsumerOffsets, SubscriptionGroupWrapper, TopicConfigSerializeWrapper
+from trimtab.wire.bodies.base import Body
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.fastjson_writer import encode_body
+
+if TYPE_CHECKING:
+    from trimtab.broker.offsets import OffsetTable
+    from trimtab.broker.store import Store
+    from trimtab.broker.store.flusher import Waiter
+
+B = TypeVar("B", bound=Body)
+
+TOPICS = "topics"
+GROUPS = "groups"
+OFFSETS = "offsets"
+
+
+class States:
+    """Loads and saves. What Apache's broker keeps in its config folder, in the same JSON."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._offset_changes = 0
+        self._offsets_saved_ms: int | None = None
+
+    def load_topics(self) -> TopicConfigSerializeWrapper | None:
+        """The topics of the last run."""
+        return self.load(TOPICS, TopicConfigSerializeWrapper)
+
+    def load_groups(self) -> SubscriptionGroupWrapper | None:
+        """The groups of the last run."""
+        return self.load(GROUPS, SubscriptionGroupWrapper)
+
+    def load_offsets(self) -> ConsumerOffsets | None:
+        """The offsets of the last run."""
+        return self.load(OFFSETS, ConsumerOffsets)
+
+    def save_topics(self, topics: TopicConfigSerializeWrapper, saved: "Waiter | None" = None) -> None:
+        """Calls back when they are on disk, as the others do."""
+        self.save(TOPICS, topics, saved)
+
+    def save_groups(self, groups: SubscriptionGroupWrapper, saved: "Waiter | None" = None) -> None:
+        """All groups."""
+        self.save(GROUPS, groups, saved)
+
+    def save_offsets(self, offsets: "OffsetTable", saved: "Waiter | None" = None) -> None:
+        """All offsets."""
+        self._offset_changes = offsets.changes
+        self.save(OFFSETS, offsets.snapshot(), saved)
+
+    def save_offsets_if_due(self, offsets: "OffsetTable", now_ms: int, interval_ms: int) -> None:
+        """Saves changed offsets, but not more often than that."""
+        if self._offsets_saved_ms is None:
+            self._offsets_saved_ms = now_ms
+        if offsets.changes != self._offset_changes and now_ms - self._offsets_saved_ms >= interval_ms:
+            self._offsets_saved_ms = now_ms
+            self.save_offsets(offsets)
+
+    def load(self, name: str, body_type: type[B]) -> B | None:
+        """A state by name, if it was ever saved."""
+        data = self._store.load_state(name).data
+        return None if data is None else decode_body(body_type, data)
+
+    def save(self, name: str, body: Body, saved: "Waiter | None" = None) -> None:
+        """States go to disk in the order in which they are given; calls back when this one is there."""
+        self._store.save_state(name, encode_body(body), saved)
