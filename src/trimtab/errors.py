@@ -31,6 +31,26 @@ class InvalidMessageError(TrimtabError):
     """A message, topic or group breaks a rule of the protocol and was not sent."""
 
 
+class SettingsError(TrimtabError):
+    """An option, or two of them together, make no sense."""
+
+
+class NoRouteError(TrimtabError):
+    """No name server knows a broker for the topic."""
+
+    retriable = True
+
+
+class ClosedError(TrimtabError):
+    """The client was closed."""
+
+
+class NotSentError(TrimtabError):
+    """A message waited behind others until its time was over, and never left."""
+
+    retriable = True
+
+
 class ServerUnreachableError(TrimtabError):
     """No connection could be made. Nothing was sent."""
 

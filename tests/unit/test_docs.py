@@ -35,3 +35,10 @@ def test_the_command_line_answers(verb: str) -> None:
     done = subprocess.run([sys.executable, "-c", program, verb], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_every_point_names_a_test_that_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "points.md").read_text())
+    assert len(named) > 5
+    missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text()]
+    assert missing == []

@@ -1,0 +1,107 @@
+"""Our broker beside Apache's, with the same raw client, the same load and the same flush mode, in one run."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import uvloop
+
+from bench.load import QUEUES, Load, pulls_per_second, sends_per_second
+from bench.report import Row
+from tests.apache.cluster import ApacheCluster
+
+RUNS = 3
+SCALE = float(os.environ.get("TRIMTAB_BENCH_SCALE", "1"))
+APACHE = tuple(os.environ.get("TRIMTAB_BENCH_APACHE", "4.9.3,5.5.0").split(","))
+
+LOADS = [
+    ("1 in flight, 128 B", 128, 1, 1, 3_000),
+    ("1 in flight, 1 KiB", 1024, 1, 1, 3_000),
+    ("64 in flight, 128 B", 128, 64, 1, 40_000),
+    ("64 in flight, 1 KiB", 1024, 64, 1, 40_000),
+    ("1,000 in flight, 128 B", 128, 1_000, 1, 60_000),
+    ("1,000 in flight, 1 KiB", 1024, 1_000, 1, 60_000),
+    ("batches of 100, 4 in flight, 128 B", 128, 4, 100, 200_000),
+]
+
+
+@contextmanager
+def own_broker(flush: str) -> Iterator[str]:
+    """`trimtab up` in a process of its own; its broker's address."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder) / "ready.json"
+        command = [
+            sys.executable,
+            "-m",
+            "trimtab",
+            "up",
+            "--data",
+            str(Path(folder) / "data"),
+            "--flush",
+            flush,
+        ]
+        command += ["--nameserver-port", "0", "--broker-port", "0", "--ready-file", str(ready)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 30
+            while not ready.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError("trimtab up did not become ready")
+                time.sleep(0.02)
+            yield str(next(iter(json.loads(ready.read_text())["brokers"].values())))
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextmanager
+def apache_broker(version: str, flush: str) -> Iterator[str]:
+    settings = {"flushDiskType": "SYNC_FLUSH" if flush == "sync" else "ASYNC_FLUSH"}
+    with ApacheCluster(version, broker_settings=settings, heap_mib=1024) as cluster:
+        yield cluster.brokers[0].address
+
+
+def measured(address: str, topic: str, size: int, in_flight: int, batch: int, messages: int) -> float:
+    load = Load(topic, max(batch * QUEUES, int(messages * SCALE)), size, in_flight, batch)
+    rates = [uvloop.run(sends_per_second(address, load)) for _ in range(RUNS + 1)]
+    return statistics.median(rates[1:])
+
+
+def rows() -> list[Row]:
+    found = []
+    for flush in ("async", "sync"):
+        with ExitStack() as stack:
+            servers = {"ours": stack.enter_context(own_broker(flush))}
+            servers |= {version: stack.enter_context(apache_broker(version, flush)) for version in APACHE}
+            for name, size, in_flight, batch, messages in LOADS:
+                count = messages if flush == "async" else messages // 4
+                rates = {
+                    server: measured(
+                        address, f"bench-{in_flight}-{size}-{batch}", size, in_flight, batch, count
+                    )
+                    for server, address in servers.items()
+                }
+                found.append(_row(f"send {flush}: {name}", rates))
+            if flush == "async":
+                found += _pull_rows(servers)
+    return found
+
+
+def _pull_rows(servers: dict[str, str]) -> list[Row]:
+    topic = f"bench-{1_000}-{128}-{1}"
+    stock = {server: uvloop.run(pulls_per_second(address, topic)) for server, address in servers.items()}
+    large = stock | {"ours": uvloop.run(pulls_per_second(servers["ours"], topic, 1 << 20))}
+    return [_row("pull, 32 messages at most, 128 B", stock), _row("pull, ours by bytes", large)]
+
+
+def _row(name: str, rates: dict[str, float]) -> Row:
+    others = {server: rate for server, rate in rates.items() if server != "ours"}
+    note = ", ".join(f"{server} {rate:,.0f}" for server, rate in others.items())
+    return Row(name, rates["ours"], max(others.values()), note)
