@@ -27,13 +27,14 @@ RUN_TIMEOUT_S = 600.0
 
 
 class JavaOracle:
-    """One Java source compiled for one RocketMQ version; its main class is called like the file."""
+    """One Java source, with its companions, compiled for one RocketMQ version; its main class is called like the file."""
 
-    def __init__(self, version: str, source: Path) -> None:
+    def __init__(self, version: str, source: Path, companions: Sequence[Path] = ()) -> None:
         self.version = version
         self.source = source
+        self._sources = [source, *companions]
         self._jars = classpath(version)
-        text = source.read_bytes()
+        text = b"".join(file.read_bytes() for file in self._sources)
         key = hashlib.sha256(f"{version}\0{source.name}\0".encode() + text).hexdigest()[:24]
         self._classes = built_once(cache_folder() / "oracle" / key, self._compile)
 
@@ -98,7 +99,7 @@ class JavaOracle:
             self._jars,
             "-d",
             folder,
-            self.source,
+            *self._sources,
         ]
         run = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
         if run.returncode != 0:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.apache.fixtures import apache_cluster, apache_version, java_oracle
+from tests.apache.golang import start_go_program
+from tests.interop.java_program import JAVA_CLIENTS, JavaPrograms
+from tests.interop.servers import chosen_servers, server_of
+from tests.interop.stock_client import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.interop.servers import ServerUnderTest
+    from tests.interop.stock_client import Client
 
 __all__ = ["apache_cluster", "apache_version", "java_oracle"]
 
@@ -17,3 +29,74 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session", params=chosen_servers())
+def server(request: pytest.FixtureRequest) -> Iterator[ServerUnderTest]:
+    """Each of `TRIMTAB_SERVERS` in turn."""
+    with server_of(str(request.param)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def java_programs() -> Iterator[JavaPrograms]:
+    """One JVM for each version of the client, for the whole session."""
+    with JavaPrograms() as programs:
+        yield programs
+
+
+@pytest.fixture(params=JAVA_CLIENTS)
+def java(request: pytest.FixtureRequest, java_programs: JavaPrograms) -> Program:
+    """A stock Java client of each version in turn."""
+    return java_programs.running(str(request.param))
+
+
+@pytest.fixture(scope="session")
+def go() -> Iterator[Program]:
+    """A stock Go client, for the whole session."""
+    with start_go_program("client") as conversation:
+        yield Program("go", conversation)
+
+
+@pytest.fixture
+def java_reader(
+    java_programs: JavaPrograms, server: ServerUnderTest, shared_clients: SharedClients
+) -> Client:
+    """A Java pull consumer for tests of other clients."""
+    return shared_clients.get("pull", java_programs.running(JAVA_CLIENTS[0]), server)
+
+
+@pytest.fixture
+def producer(java: Program, server: ServerUnderTest, shared_clients: SharedClients) -> Client:
+    """A producer that all tests of a client and a server share."""
+    return shared_clients.get("producer", java, server)
+
+
+@pytest.fixture
+def reader(java: Program, server: ServerUnderTest, shared_clients: SharedClients) -> Client:
+    """A pull consumer that all tests of a client and a server share."""
+    return shared_clients.get("pull", java, server)
+
+
+class SharedClients:
+    """Clients made once, ended with the server they are at."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._known: dict[tuple[str, int, str], Client] = {}
+
+    def get(self, kind: str, program: Program, server: ServerUnderTest) -> Client:
+        key = kind, program.pid, server.nameserver
+        if key not in self._known:
+            self._known[key] = self._stack.enter_context(program.client(kind, server))
+        return self._known[key]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def shared_clients(server: ServerUnderTest, java_programs: JavaPrograms) -> Iterator[SharedClients]:
+    clients = SharedClients()
+    yield clients
+    clients.close()

@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "broker": {"io", "balance", "wire"},
     "sim": {"broker", "names", "client", "io", "balance", "wire"},
     "testing": {"broker", "names", "client", "io", "wire"},
+    "testing_pytest": {"testing"},
     "spark": {"client", "wire"},
     "pipelines": {"spark"},
     "dashboard": {"client.admin"},
@@ -28,11 +29,12 @@ ARROWS: dict[str, set[str]] = {
     "model": set(),
     "errors": set(),
     "settings": set(),
-    "__init__": {"client", "balance"},
+    "__init__": {"client", "balance", "io"},
+    "__main__": {"cli"},
 }
 
 # What a command starts, it imports when it starts it: `trimtab --help` loads none of it.
-WITHIN_FUNCTIONS = {"cli", "dashboard"}
+WITHIN_FUNCTIONS = {"cli", "dashboard", "__init__"}
 
 PURE = (
     "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",

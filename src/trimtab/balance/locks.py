@@ -13,6 +13,8 @@ from trimtab.model import MessageQueue
 
 LEASE_MS = 60_000
 CLOSED_GRACE_MS = 3_000
+REMEMBERED_MAX = 100_000
+"""Of how many queues it is known who held them last, once nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,18 @@ class Lease:
 class LeaseTable:
     """All leases of one broker."""
 
-    def __init__(self, *, lease_ms: int = LEASE_MS, closed_grace_ms: int = CLOSED_GRACE_MS) -> None:
+    def __init__(
+        self, *, lease_ms: int = LEASE_MS, closed_grace_ms: int = CLOSED_GRACE_MS, epoch: int = 0
+    ) -> None:
         self._lease_ms = lease_ms
         self._closed_grace_ms = closed_grace_ms
         self._groups: dict[str, dict[MessageQueue, Lease]] = {}
-        self._epoch = 0
+        self._newest: dict[tuple[str, MessageQueue], Lease] = {}
+        """The last lease of each queue, also after its end; the oldest are forgotten first."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
 
     def lock(
         self, group: str, client_id: str, connection: int, queues: Iterable[MessageQueue], now_ms: int
@@ -45,7 +54,7 @@ class LeaseTable:
         for queue in queues:
             held = leases.get(queue)
             if held is None or now_ms > held.ends_ms:
-                leases[queue] = self._new_lease(client_id, connection, now_ms)
+                leases[queue] = self._new_lease(group, queue, client_id, connection, now_ms)
             elif held.client_id == client_id:
                 ends_ms = now_ms + self._lease_ms
                 leases[queue] = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
@@ -89,6 +98,23 @@ class LeaseTable:
             if not leases:
                 del self._groups[group]
 
-    def _new_lease(self, client_id: str, connection: int, now_ms: int) -> Lease:
+    def epochs(self, group: str, queues: Iterable[MessageQueue]) -> tuple[int, ...]:
+        """The epochs of leases just granted, in the same order."""
+        leases = self._groups[group]
+        return tuple([leases[queue].epoch for queue in queues])
+
+    def newer_than(self, group: str, queue: MessageQueue, epoch: int) -> Lease | None:
+        """The last lease on a queue, in force or not, if it was granted after the one with this epoch."""
+        newest = self._newest.get((group, queue))
+        return newest if newest is not None and newest.epoch > epoch else None
+
+    def _new_lease(
+        self, group: str, queue: MessageQueue, client_id: str, connection: int, now_ms: int
+    ) -> Lease:
         self._epoch += 1
-        return Lease(client_id, connection, self._epoch, now_ms, now_ms, now_ms + self._lease_ms)
+        lease = Lease(client_id, connection, self._epoch, now_ms, now_ms, now_ms + self._lease_ms)
+        self._newest.pop((group, queue), None)
+        self._newest[group, queue] = lease
+        if len(self._newest) > REMEMBERED_MAX:
+            del self._newest[next(iter(self._newest))]
+        return lease

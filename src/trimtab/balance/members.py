@@ -93,6 +93,9 @@ class ConsumerGroups(Generic[S]):
         self._silence_ms_max = silence_ms_max
         self._groups: dict[str, ConsumerGroup[S]] = {}
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def __iter__(self) -> Iterator[ConsumerGroup[S]]:
         return iter(self._groups.values())
 
@@ -142,6 +145,9 @@ class ProducerGroups:
     def __init__(self, silence_ms_max: int = MEMBER_SILENCE_MS_MAX) -> None:
         self._silence_ms_max = silence_ms_max
         self._groups: dict[str, dict[int, Member]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def __iter__(self) -> Iterator[tuple[str, list[Member]]]:
         return ((group, list(members.values())) for group, members in self._groups.items())

@@ -21,6 +21,7 @@ from typing import Protocol, cast
 
 from trimtab.errors import ProtocolError
 from trimtab.io.clock import Clock
+from trimtab.io.tls import HANDSHAKE_RECORD
 from trimtab.wire.frames import FRAME_BYTES_MAX, Frame, FrameDecoder
 
 _log = logging.getLogger(__name__)
@@ -222,7 +223,10 @@ class FrameServerProtocol(asyncio.Protocol):
             self._had_frame = True
             failure = self._hand_over(frames) or failure
         if failure is not None:
-            _log.info("%s is closed: %s", connection.peer, failure)
+            if data.startswith(HANDSHAKE_RECORD) and not self._had_frame:
+                _log.warning("%s spoke TLS to a port without it, and is closed: turn TLS on here or off there", connection.peer)
+            else:
+                _log.info("%s is closed: %s", connection.peer, failure)
             connection.close()
 
     def _hand_over(self, frames: list[Frame]) -> ProtocolError | None:

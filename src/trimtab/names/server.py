@@ -14,6 +14,7 @@ from trimtab.errors import TrimtabError
 from trimtab.io.clock import Clock
 from trimtab.io.disk import Disk, RealDisk, opened
 from trimtab.io.serving import Connection, FrameServer, ServingLimits
+from trimtab.names.guard import Guard, needs_admin
 from trimtab.names.handlers import Names
 from trimtab.names.kv import KvFileError
 from trimtab.wire.codes import RESPONSE_FLAG, ResponseCode
@@ -38,8 +39,13 @@ class NameServer:
         tls: ssl.SSLContext | None = None,
         names: Names | None = None,
         limits: ServingLimits | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        """Without `kv_path` the settings are gone when it stops. `names` brings limits and a table of its own."""
+        """Without `kv_path` the settings are gone when it stops. `names` brings limits and a table of its own.
+
+        With a `guard` every request must be signed, and brokers register as admins.
+        """
+        self._guard = guard
         self.names = names or Names()
         self._clock = clock
         self._server = FrameServer(self, clock=clock, host=host, port=port, limits=limits, tls=tls)
@@ -107,11 +113,29 @@ class NameServer:
             if connection.is_closing:
                 return
             command = decode_command(frame)
+            refused = self._refusal(connection, command)
+            if refused is not None:
+                if not command.is_oneway:
+                    connection.send(encode_command(refused))
+                continue
             reply = self.names.handle(command, connection.id, now_ms)
             if self.names.kv.changes != self._kv_saved:
                 reply = self._save_kv(command, reply)
             if reply is not None:
                 connection.send(encode_command(reply))
+
+    def _refusal(self, connection: Connection, command: Command) -> Command | None:
+        if self._guard is None or command.is_response:
+            return None
+        refused = self._guard.refusal(
+            command, admin=needs_admin(command.code), host=connection.host, is_secure=connection.is_secure
+        )
+        if refused is None:
+            return None
+        code, remark = refused
+        return Command(
+            code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark, serializer=command.serializer
+        )
 
     def on_closed(self, connection: Connection) -> None:
         """Brokers do not outlive their connection."""

@@ -148,6 +148,8 @@ def encode_pull_request(header: PullMessage, *, opaque: int, code: int = Request
         optional += b',"requestSource":"%d"' % header.request_source
     if header.proxy_froward_client_id is not None:
         optional += b',"proxyFrowardClientId":%b' % _text(header.proxy_froward_client_id)
+    if header.lease_epoch is not None:
+        optional += b',"leaseEpoch":"%d"' % header.lease_epoch
     text = (
         b'{"code":%d,"extFields":{"consumerGroup":%b,"topic":%b,"queueId":"%d","queueOffset":"%d","maxMsgNums":"%d","sysFlag":"%d"'
         b',"commitOffset":"%d","suspendTimeoutMillis":"%d","subVersion":"%d"%b}'

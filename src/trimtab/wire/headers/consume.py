@@ -24,6 +24,8 @@ class PullMessage(Header, frozen=True, kw_only=True):
     request_source: I32 | None = None
     # Java spells it so.
     proxy_froward_client_id: str | None = None
+    lease_epoch: I64 | None = None
+    """Ours alone: the lease under which `commit_offset` was reached."""
 
 
 class PullMessageResponse(Header, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class UpdateConsumerOffset(Header, frozen=True, kw_only=True):
     topic: str
     queue_id: I32
     commit_offset: I64
+    lease_epoch: I64 | None = None
+    """Ours alone: the lease under which this was reached. A broker of ours refuses it if the queue was leased anew since."""
 
 
 class OffsetResponse(Header, frozen=True, kw_only=True):

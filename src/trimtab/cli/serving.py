@@ -1,0 +1,404 @@
+"""Running servers until they are stopped: what `up`, `names` and `broker` have in common.
+
+A folder has one owner: `up` locks the whole of it, so that a second start is told so in one sentence before it takes a port.
+Signals: the first SIGTERM or SIGINT stops in good order (what is asked is answered, what is held is written); a second one
+ends the process where it is.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from trimtab.errors import TrimtabError
+
+if TYPE_CHECKING:
+    from trimtab.broker.acl import Acl
+    from trimtab.broker.server import BrokerPlan, BrokerServer
+    from trimtab.io.disk import Disk
+    from trimtab.names.server import NameServer
+
+BROKER_PORT_STEP = 10
+_LOOPBACK = "127.0.0.1"
+
+
+class CannotListenError(TrimtabError):
+    """A port is not to be had."""
+
+
+class FolderError(TrimtabError):
+    """A folder cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a server keeps what it has."""
+
+    data: Path | None
+    memory: bool
+    flush: Literal["sync", "async"] = "sync"
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.memory:
+            raise click.UsageError("--data and --memory contradict each other; say one of them")
+
+    def folder(self, *default: str) -> Path | None:
+        """None for memory; else what was named, or a place of that name in the user's data folder."""
+        if self.memory:
+            return None
+        return (self.data or user_data_folder().joinpath(*default)).absolute()
+
+
+def user_data_folder() -> Path:
+    """Where programs keep a user's data, by the XDG rules."""
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (named if named.is_absolute() else Path("~/.local/share").expanduser()) / "trimtab"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """How a server is seen from outside."""
+
+    host: str
+    advertise: str | None
+    insecure_open: bool
+    acl: Path | None
+    acl_in_clear: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    ready_file: Path | None
+    as_json: bool
+    verbose: bool
+
+    def __post_init__(self) -> None:
+        for option, address in (("--host", self.listening_at), ("--advertise", self.advertise)):
+            if address is not None and not _is_ip(address):
+                raise click.UsageError(f"{option} {address} is no IP address, and names are not looked up")
+        if ipaddress.ip_address(self.listening_at).is_unspecified and self.advertise is None:
+            raise click.UsageError(
+                f"--host {self.host} is no address that clients could be told; add --advertise ADDRESS"
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise click.UsageError("--tls-cert and --tls-key belong together; say both or neither")
+
+    @property
+    def listening_at(self) -> str:
+        return _LOOPBACK if self.host == "localhost" else self.host
+
+    @property
+    def advertised(self) -> str:
+        """The host that clients are told, as it stands before a port."""
+        return _before_port(self.advertise or self.listening_at)
+
+    @property
+    def reached_from_here(self) -> str:
+        """The host under which servers of this process reach each other."""
+        address = ipaddress.ip_address(self.listening_at)
+        if address.is_unspecified:
+            return _LOOPBACK if address.version == 4 else "[::1]"
+        return _before_port(self.listening_at)
+
+    def load_acl(self) -> "Acl | None":
+        from trimtab.broker.acl_file import load_acl
+        from trimtab.broker.exposure import OpenExposureError, refuse_open_exposure
+
+        try:
+            refuse_open_exposure(self.host, has_acl=self.acl is not None, insecure_open=self.insecure_open)
+        except OpenExposureError as error:
+            raise click.UsageError(str(error)) from error
+        return None if self.acl is None else load_acl(self.acl, allow_v1_in_clear=self.acl_in_clear)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For listening."""
+        from trimtab.io.tls import server_context
+
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        return server_context(self.tls_cert, self.tls_key)
+
+    def tls_to_ourselves(self) -> ssl.SSLContext | None:
+        """For connecting to a server that has our own certificate, whatever name that is for."""
+        from trimtab.io.tls import client_context
+
+        if self.tls_cert is None:
+            return None
+        context = client_context(self.tls_cert)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _before_port(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+# --- the three verbs ------------------------------------------------------------------------------------------------
+
+
+def run_up(
+    brokers: int, *, nameserver_port: int, broker_port: int, storage: Storage, outside: Outside
+) -> None:
+    """Until a signal comes."""
+    from trimtab.broker.server import BrokerPlan
+    from trimtab.broker.settings import BrokerSettings
+    from trimtab.broker.store import StoreSettings
+
+    last_port = broker_port + BROKER_PORT_STEP * (brokers - 1)
+    if last_port > 65_535:
+        raise click.UsageError(
+            f"--broker-port {broker_port} leaves no port for broker {brokers}; say a lower one"
+        )
+    acl, tls, folder = outside.load_acl(), outside.tls(), storage.folder()
+
+    def plans(nameserver: str) -> "list[BrokerPlan]":
+        nameserver_port = nameserver.rpartition(":")[2]
+        return [
+            BrokerPlan(
+                settings=BrokerSettings(broker_name=name, advertised_host=outside.advertised),
+                store=StoreSettings(flush=storage.flush),
+                disk=disk_in(folder and folder / name),
+                nameservers=(f"{outside.reached_from_here}:{nameserver_port}",),
+                host=outside.listening_at,
+                port=broker_port and broker_port + BROKER_PORT_STEP * number,
+                has_vip_port=broker_port > 0,
+                tls=tls,
+                nameserver_tls=outside.tls_to_ourselves(),
+                acl=acl,
+            )
+            for number, name in enumerate(broker_names(brokers))
+        ]
+
+    with locked(folder), locked(folder and folder / "nameserver"):
+        note_idle_brokers(folder, brokers)
+        serve(
+            new_nameserver(nameserver_port, folder and folder / "nameserver", outside, acl),
+            plans,
+            folder,
+            outside,
+        )
+
+
+def run_names(port: int, *, storage: Storage, outside: Outside) -> None:
+    """Until a signal comes."""
+    acl, folder = outside.load_acl(), storage.folder("nameserver")
+    with locked(folder):
+        serve(new_nameserver(port, folder, outside, acl), lambda _: [], folder, outside)
+
+
+def run_broker(
+    name: str,
+    *,
+    cluster: str,
+    port: int,
+    nameservers: tuple[str, ...],
+    nameserver_ca: Path | None,
+    storage: Storage,
+    outside: Outside,
+) -> None:
+    """Until a signal comes."""
+    from trimtab.broker.server import BrokerPlan
+    from trimtab.broker.settings import BrokerSettings
+    from trimtab.broker.store import StoreSettings
+    from trimtab.io.nameservers import NameserverTextError, resolve_nameserver
+    from trimtab.io.tls import client_context
+
+    try:
+        addresses = tuple(resolve_nameserver(";".join(nameservers)).split(";"))
+    except NameserverTextError as error:
+        raise click.UsageError(str(error)) from error
+    folder = storage.folder(name)
+    plan = BrokerPlan(
+        settings=BrokerSettings(broker_name=name, cluster_name=cluster, advertised_host=outside.advertised),
+        store=StoreSettings(flush=storage.flush),
+        disk=disk_in(folder),
+        nameservers=addresses,
+        host=outside.listening_at,
+        port=port,
+        has_vip_port=port > 0,
+        tls=outside.tls(),
+        nameserver_tls=None if nameserver_ca is None else client_context(nameserver_ca),
+        acl=outside.load_acl(),
+    )
+    serve(None, lambda _: [plan], folder, outside)
+
+
+def broker_names(count: int) -> list[str]:
+    """`broker-a`, `broker-b` and so on."""
+    return [f"broker-{chr(ord('a') + number)}" for number in range(count)]
+
+
+def new_nameserver(port: int, folder: Path | None, outside: Outside, acl: "Acl | None") -> "NameServer":
+    from trimtab.io.clock import SystemClock
+    from trimtab.names.server import NameServer
+
+    return NameServer(
+        clock=SystemClock(),
+        host=outside.listening_at,
+        port=port,
+        kv_path=folder and folder / "kvConfig.json",
+        tls=outside.tls(),
+        guard=acl,
+    )
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+def disk_in(folder: Path | None) -> "Disk":
+    from trimtab.io.disk import MemoryDisk, RealDisk
+
+    if folder is None:
+        return MemoryDisk()
+    try:
+        return RealDisk(folder)
+    except OSError as error:
+        raise FolderError(
+            f"{folder} cannot be used: {error.strerror}; name another folder with --data"
+        ) from error
+
+
+@contextmanager
+def locked(folder: Path | None) -> Iterator[None]:
+    """Keeps other processes out of a folder; `DiskLockedError` if one is in."""
+    disk = disk_in(folder)
+    disk.lock()
+    try:
+        yield
+    finally:
+        disk.unlock()
+
+
+def note_idle_brokers(folder: Path | None, count: int) -> None:
+    """Says so when there are messages that this start does not serve."""
+    stores = sorted(path.parent.name for path in folder.glob("broker-?/LAYOUT")) if folder is not None else []
+    idle = [name for name in stores if name not in broker_names(count)]
+    if idle:
+        click.echo(f"note: {folder} also has messages of {', '.join(idle)}; --brokers starts them", err=True)
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """How those who wait learn that everything can be used."""
+
+    outside: Outside
+    folder: Path | None
+
+    def starting(self) -> None:
+        self.gone()
+        if not self.outside.as_json:
+            click.echo(f"kept in: {self.folder}" if self.folder else "kept in memory: gone when this ends")
+
+    def ready(self, nameserver: str | None, brokers: dict[str, str]) -> None:
+        facts = json.dumps(
+            {
+                "nameserver": nameserver,
+                "brokers": brokers,
+                "pid": os.getpid(),
+                "data": None if self.folder is None else str(self.folder),
+            }
+        )
+        if self.outside.as_json:
+            click.echo(facts)
+        else:
+            servers = {"nameserver": nameserver} | brokers if nameserver else brokers
+            click.echo(f"ready: {', '.join(f'{name} {address}' for name, address in servers.items())}")
+            if nameserver:
+                click.echo(f"clients: export NAMESRV_ADDR={nameserver}")
+        if self.outside.ready_file is not None:
+            aside = self.outside.ready_file.with_name(f".{self.outside.ready_file.name}.{os.getpid()}")
+            aside.write_text(f"{facts}\n")
+            aside.replace(self.outside.ready_file)
+
+    def gone(self) -> None:
+        if self.outside.ready_file is not None:
+            self.outside.ready_file.unlink(missing_ok=True)
+
+
+def serve(
+    nameserver: "NameServer | None",
+    plans: "Callable[[str], list[BrokerPlan]]",
+    folder: Path | None,
+    outside: Outside,
+) -> None:
+    """Starts everything, says so, and stops it when a signal comes."""
+    from trimtab.io.loops import new_event_loop
+
+    logging.basicConfig(
+        level=logging.INFO if outside.verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    announcement = Announcement(outside, folder)
+    announcement.starting()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(nameserver, plans, announcement))
+
+
+async def _serve(
+    nameserver: "NameServer | None", plans: "Callable[[str], list[BrokerPlan]]", announcement: Announcement
+) -> None:
+    from trimtab.broker.server import BrokerServer
+
+    stopping = _stop_on_signals(asyncio.get_running_loop())
+    outside = announcement.outside
+    async with AsyncExitStack() as stack:
+        if nameserver is not None:
+            await _start(stack, nameserver, "the name server")
+        brokers: dict[str, str] = {}
+        for plan in plans("" if nameserver is None else nameserver.address):
+            broker = BrokerServer(plan)
+            await _start(stack, broker, plan.settings.broker_name)
+            brokers[plan.settings.broker_name] = broker.address
+        stack.callback(announcement.gone)
+        if not stopping.is_set():
+            told = None if nameserver is None else _as_told(nameserver.address, outside)
+            announcement.ready(told, brokers)
+        await stopping.wait()
+
+
+def _as_told(address: str, outside: Outside) -> str:
+    return f"{outside.advertised}:{address.rpartition(':')[2]}"
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    stopping = asyncio.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        stopping.set()
+        for number in signals:
+            loop.remove_signal_handler(number)  # the next one means it
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _start(stack: AsyncExitStack, server: "NameServer | BrokerServer", name: str) -> None:
+    try:
+        await server.start()
+    except OSError as error:
+        raise CannotListenError(
+            f"{name} cannot listen: {error.strerror or error}; stop what is there, or choose another port or host"
+        ) from error
+    stack.push_async_callback(server.stop)

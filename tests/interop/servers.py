@@ -1,0 +1,278 @@
+"""The server that a test body meets: ours, or Apache's of some version. `TRIMTAB_SERVERS` picks them.
+
+Each is a name server and two brokers on loopback, shared by all tests: they take topics and groups of their own and leave the
+servers whole. Settings are the defaults but for those that would make a test wait a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tests.apache import ports
+from tests.apache.cluster import ApacheCluster
+from tests.apache.server import Server
+from tests.apache.versions import VERSIONS
+from tests.interop.raw import RawConnection
+from trimtab.broker.server import BrokerPlan, BrokerServer
+from trimtab.broker.settings import BrokerSettings
+from trimtab.io.clock import SystemClock
+from trimtab.io.disk import RealDisk
+from trimtab.names.server import NameServer
+from trimtab.wire.bodies import TopicRouteData
+from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.commands import Command
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.headers.admin import CreateTopic
+from trimtab.wire.headers.base import encode_ext
+from trimtab.wire.headers.names import GetRouteInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from types import TracebackType
+
+    from trimtab.wire.headers.base import Header
+
+T = TypeVar("T")
+
+OWN = "own"
+DEFAULT = (OWN, "4.9.3")
+WAIT_S = 60.0
+POLL_S = 0.05
+CHECK_MS = 1_000
+OWN_BROKERS = ("broker-a", "broker-b")
+
+_opaques = itertools.count(1)
+
+
+def chosen_servers() -> tuple[str, ...]:
+    """The comma-separated servers of `TRIMTAB_SERVERS`, or our own and the oldest Apache."""
+    wanted = tuple(part.strip() for part in os.environ.get("TRIMTAB_SERVERS", "").split(",") if part.strip())
+    known = (OWN, *VERSIONS)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"TRIMTAB_SERVERS names {name!r}; choose among {', '.join(known)}")
+    return wanted or DEFAULT
+
+
+def unique(what: str) -> str:
+    """A name that no other test takes."""
+    return f"{what}-{uuid.uuid4().hex[:10]}"
+
+
+def eventually(condition: Callable[[], T | None], what: str, wait_s: float = WAIT_S) -> T:
+    """What the condition gives as soon as that is true."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not in {wait_s:.0f} s: {what}"
+        time.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    name: str
+    address: str
+
+
+class ServerUnderTest(ABC):
+    """A name server and its brokers."""
+
+    version: str
+    nameserver: str
+    brokers: tuple[BrokerPlace, ...]
+
+    @property
+    def is_own(self) -> bool:
+        return self.version == OWN
+
+    @property
+    def speaks_5x(self) -> bool:
+        """Whether what only 5.x brokers do can be asked of it; ours does the useful part of that."""
+        return self.is_own or self.version.startswith("5.")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.version} {self.nameserver} {self.brokers}>"
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @abstractmethod
+    def restart(self) -> None:
+        """All brokers say goodbye and come back with their stores, at their places."""
+
+    @abstractmethod
+    def call_logs_old(self, old: bool) -> None:
+        """Old: a new group on a queue has no offset, so the client decides. Young (the default): it begins at 0."""
+
+    @contextmanager
+    def old_logs(self) -> Iterator[None]:
+        self.call_logs_old(True)
+        try:
+            yield
+        finally:
+            self.call_logs_old(False)
+
+    def ask(
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The answer to one raw request."""
+        with RawConnection(address) as connection:
+            return connection.ask(request(code, header, body))
+
+    def make_topic(self, prefix: str = "topic", queues: int = 4) -> str:
+        """A topic with this many queues at each broker, and with a route."""
+        topic = unique(prefix)
+        header = CreateTopic(
+            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )  # fmt: skip
+        for broker in self.brokers:
+            made = self.ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            assert made.code == ResponseCode.SUCCESS, made.remark
+        eventually(lambda: self.has_route(topic), f"a route of {topic}")
+        return topic
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        answer = self.ask(self.nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=topic))
+        return decode_body(TopicRouteData, answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    def has_route(self, topic: str) -> bool:
+        """Whether every broker has queues of this topic."""
+        route = self.route(topic)
+        return route is not None and len(route.queue_datas) == len(self.brokers)
+
+
+def request(code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
+    """A raw request with a number of its own."""
+    return Command(
+        code=code, opaque=next(_opaques), ext={} if header is None else encode_ext(header), body=body
+    )
+
+
+class ApacheServer(ServerUnderTest):
+    """Apache's servers, each a JVM."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        settings = {"transactionTimeOut": str(CHECK_MS), "transactionCheckInterval": str(CHECK_MS)}
+        self._cluster = ApacheCluster(version, brokers=2, broker_settings=settings)
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        self.nameserver = self._cluster.nameserver
+        self.brokers = tuple(BrokerPlace(broker.name, broker.address) for broker in self._cluster.brokers)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cluster.__exit__(kind, error, trace)
+
+    def restart(self) -> None:
+        servers = [self._cluster.server(broker.name) for broker in self.brokers]
+        with ThreadPoolExecutor() as pool:  # each takes seconds for its farewell
+            list(pool.map(Server.stop, servers))
+        for server in servers:
+            server.start()
+        eventually(lambda: self.has_route("TBW102"), "Apache's brokers registered")
+
+    def call_logs_old(self, old: bool) -> None:
+        setting = f"accessMessageInMemoryMaxRatio={0 if old else 40}\n"
+        for broker in self.brokers:
+            answer = self.ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, body=setting.encode())
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+class OwnServer(ServerUnderTest):
+    """Our servers, in a thread of this process, with stores on a real disk."""
+
+    version = OWN
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="trimtab-own-"))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="own servers")
+        self._names = NameServer(clock=SystemClock(), port=ports.nameserver_port())
+        self._ports = {name: ports.broker_port() for name in OWN_BROKERS}
+        self._running: list[BrokerServer] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._do(self._names.start())
+        self.nameserver = self._names.address
+        self._start_brokers()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_brokers()
+        self._do(self._names.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_S)
+        self._loop.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def restart(self) -> None:
+        self._stop_brokers()
+        self._start_brokers()
+
+    def call_logs_old(self, old: bool) -> None:
+        for broker in self._running:
+            settings = broker.plan.settings
+            broker.core.settings = replace(settings, young_log_bytes=0) if old else settings
+
+    def _start_brokers(self) -> None:
+        for name in OWN_BROKERS:
+            broker = BrokerServer(self._plan(name))
+            self._do(broker.start())
+            self._running.append(broker)
+        self.brokers = tuple(
+            BrokerPlace(broker.plan.settings.broker_name, broker.address) for broker in self._running
+        )
+        eventually(lambda: self.has_route("TBW102"), "our brokers registered")
+
+    def _stop_brokers(self) -> None:
+        while self._running:
+            self._do(self._running.pop().stop())
+
+    def _plan(self, name: str) -> BrokerPlan:
+        settings = BrokerSettings(
+            broker_name=name, transaction_timeout_ms=CHECK_MS, transaction_check_interval_ms=CHECK_MS
+        )
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        return BrokerPlan(
+            settings=settings,
+            disk=RealDisk(folder),
+            nameservers=(self.nameserver,),
+            port=self._ports[name],
+        )
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
+
+
+def server_of(version: str) -> ServerUnderTest:
+    """The server with this name, not yet started."""
+    return OwnServer() if version == OWN else ApacheServer(version)
