@@ -324,7 +324,7 @@ def test_our_brokers_refuse_to_change_the_rest(
     mqadmin: MqAdmin, server: ServerUnderTest, name: str, value: str
 ) -> None:
     if not server.is_own:
-        return  # Apache's brokers do: CVE-2023-33246
+        pytest.skip("Apache's brokers of 4.9 let themselves be changed: CVE-2023-33246")
     address = server.brokers[0].address
     refused = mqadmin.told("updateBrokerConfig", "-b", address, "-k", name, "-v", value)
     assert "CODE: 16 " in refused

@@ -113,7 +113,7 @@ def test_frames_that_come_together_get_the_same_answers_in_order(servers: Server
     with Attacker(address_of(servers, target)) as client:
         whole = [answers_to(client, [frame], lambda _: None) for frame in conversation]
         client.send(b"".join(conversation))
-        together = []
+        together: list[tuple[object, ...]] = []
         while len(together) < len(conversation):
             answer = client.receive()
             if answer.is_response:

@@ -34,6 +34,12 @@ def send_fields(topic: str) -> dict[str, str]:
     return {"a": "g", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0"}
 
 
+def sends(client: Attacker, body: bytes) -> bool:
+    return (
+        client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), body).code == ResponseCode.SUCCESS
+    )
+
+
 def pull_fields(
     offset: int = 0, *, sys_flag: int = 4, suspend_ms: int = 0, topic: str = "TopicTest"
 ) -> dict[str, str]:
@@ -174,8 +180,7 @@ def full_topic(clock: MovableClock) -> Iterator[Servers]:
     with running(BrokerPlan(limits=SMALL), clock=clock) as servers:
         with Attacker(servers.broker_address) as producer:
             for _ in range(8):
-                answer = producer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x" * 100_000)
-                assert answer.code == ResponseCode.SUCCESS
+                assert sends(producer, b"x" * 100_000)
         yield servers
 
 
@@ -260,10 +265,7 @@ def _frames_in(frames: list[bytes], count: int) -> int:
 def test_no_more_topics_and_groups_than_allowed() -> None:
     with running(BrokerPlan(settings=BrokerSettings(topics_max=40, groups_max=20))) as servers:
         with Attacker(servers.broker_address) as client:
-            assert (
-                client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
+            assert sends(client, b"x")
             refused = [
                 client.ask(RequestCode.SEND_MESSAGE_V2, send_fields(f"t{number}"), b"x").code
                 != ResponseCode.SUCCESS
@@ -273,10 +275,7 @@ def test_no_more_topics_and_groups_than_allowed() -> None:
             for number in range(100):
                 last = client.ask(RequestCode.PULL_MESSAGE, pull_fields() | {"consumerGroup": f"g{number}"})
             assert "its limit" in str(last.remark)
-            assert (
-                client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
+            assert sends(client, b"x")
         core = servers.broker.core
         assert servers.look(lambda: len(core.topics)) <= 40
         assert servers.look(lambda: len(list(core.groups))) <= 20
@@ -285,10 +284,7 @@ def test_no_more_topics_and_groups_than_allowed() -> None:
 def test_no_more_held_pulls_than_allowed() -> None:
     with running(BrokerPlan(settings=BrokerSettings(held_pulls_max=20))) as servers:
         with Attacker(servers.broker_address) as client, Attacker(servers.broker_address) as honest:
-            assert (
-                honest.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
+            assert sends(honest, b"x")
             for _ in range(50):
                 command = client.request(
                     RequestCode.PULL_MESSAGE, pull_fields(1, sys_flag=6, suspend_ms=3_600_000)
@@ -298,42 +294,33 @@ def test_no_more_held_pulls_than_allowed() -> None:
             assert at_once == [ResponseCode.PULL_NOT_FOUND] * 30
             assert servers.look(lambda: len(servers.broker.core.polls)) == 20
             assert honest.ask(RequestCode.PULL_MESSAGE, pull_fields()).code == ResponseCode.SUCCESS
-            assert (
-                honest.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
+            assert sends(honest, b"x")
             assert [client.receive().code for _ in range(20)] == [ResponseCode.SUCCESS] * 20
         until(lambda: connections_of(servers, "broker") == 0, "both are gone")
         assert servers.look(lambda: len(servers.broker.core.polls)) == 0
 
 
 def test_a_big_message_for_many_held_pulls_is_not_copied_for_all_at_once() -> None:
-    with running(BrokerPlan(limits=SMALL)) as servers:
-        with Attacker(servers.broker_address) as greedy, Attacker(servers.broker_address) as honest:
-            assert (
-                honest.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
-            for _ in range(500):
-                held = greedy.request(
-                    RequestCode.PULL_MESSAGE, pull_fields(1, sys_flag=6, suspend_ms=3_600_000)
-                )
-                greedy.send(encode_command(held))
-            until(lambda: servers.look(lambda: len(servers.broker.core.polls)) == 500, "all are held")
-            before = resident_bytes()
-            answer = honest.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x" * (MIB // 2))
-            assert answer.code == ResponseCode.SUCCESS
-            assert resident_bytes() - before < 64 * MIB
-            until(lambda: connections_of(servers, "broker") == 1, "the greedy one is cut off")
+    with (
+        running(BrokerPlan(limits=SMALL)) as servers,
+        Attacker(servers.broker_address) as greedy,
+        Attacker(servers.broker_address) as honest,
+    ):
+        assert sends(honest, b"x")
+        for _ in range(500):
+            held = greedy.request(RequestCode.PULL_MESSAGE, pull_fields(1, sys_flag=6, suspend_ms=3_600_000))
+            greedy.send(encode_command(held))
+        until(lambda: servers.look(lambda: len(servers.broker.core.polls)) == 500, "all are held")
+        before = resident_bytes()
+        assert sends(honest, b"x" * (MIB // 2))
+        assert resident_bytes() - before < 64 * MIB
+        until(lambda: connections_of(servers, "broker") == 1, "the greedy one is cut off")
 
 
 def test_held_pulls_go_with_their_connection() -> None:
     with running() as servers:
         with Attacker(servers.broker_address) as client:
-            assert (
-                client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("TopicTest"), b"x").code
-                == ResponseCode.SUCCESS
-            )
+            assert sends(client, b"x")
             for _ in range(50):
                 command = client.request(
                     RequestCode.PULL_MESSAGE, pull_fields(1, sys_flag=6, suspend_ms=3_600_000)
@@ -395,18 +382,19 @@ def test_no_more_leases_than_allowed_but_those_that_are_can_be_renewed() -> None
         wanted = tuple(MessageQueue("TopicTest", "broker-a", number) for number in queues)
         return encode_body(LockBatchRequestBody(consumer_group=group, client_id="c", mq_set=wanted))
 
-    with running(BrokerPlan(settings=BrokerSettings(leases_max=100))) as servers:
-        with Attacker(servers.broker_address) as client:
-            assert (
-                client.ask(RequestCode.LOCK_BATCH_MQ, body=lock("honest", range(8))).code
-                == ResponseCode.SUCCESS
-            )
-            for number in range(100):
-                last = client.ask(RequestCode.LOCK_BATCH_MQ, body=lock(f"greedy-{number}", range(16)))
-            assert "100 queues are leased" in str(last.remark)
-            assert servers.look(lambda: len(servers.broker.core.leases)) <= 100
-            renewed = client.ask(RequestCode.LOCK_BATCH_MQ, body=lock("honest", range(8)))
-            assert len(decode_body(LockBatchResponseBody, renewed.body).lock_ok_mq_set) == 8
+    with (
+        running(BrokerPlan(settings=BrokerSettings(leases_max=100))) as servers,
+        Attacker(servers.broker_address) as client,
+    ):
+        assert (
+            client.ask(RequestCode.LOCK_BATCH_MQ, body=lock("honest", range(8))).code == ResponseCode.SUCCESS
+        )
+        for number in range(100):
+            last = client.ask(RequestCode.LOCK_BATCH_MQ, body=lock(f"greedy-{number}", range(16)))
+        assert "100 queues are leased" in str(last.remark)
+        assert servers.look(lambda: len(servers.broker.core.leases)) <= 100
+        renewed = client.ask(RequestCode.LOCK_BATCH_MQ, body=lock("honest", range(8)))
+        assert len(decode_body(LockBatchResponseBody, renewed.body).lock_ok_mq_set) == 8
 
 
 def test_no_more_offsets_than_allowed_but_those_that_are_can_be_changed() -> None:

@@ -92,16 +92,20 @@ def test_the_system_does_not_trust_it_either(secured: Servers) -> None:
 
 def test_another_host_is_not_trusted(tmp_path: Path) -> None:
     other = identity(tmp_path, "broker.example.org")
-    with running(BrokerPlan(tls=server_context(other.cert, other.key))) as servers:
-        with pytest.raises(ServerUnreachableError, match=r"not valid for '127\.0\.0\.1'"):
-            connect(servers.broker_address, client_context(other.ca))
+    with (
+        running(BrokerPlan(tls=server_context(other.cert, other.key))) as servers,
+        pytest.raises(ServerUnreachableError, match=r"not valid for '127\.0\.0\.1'"),
+    ):
+        connect(servers.broker_address, client_context(other.ca))
 
 
 def test_an_expired_certificate_is_not_trusted(tmp_path: Path) -> None:
     old = identity(tmp_path, expires=datetime(2001, 1, 1, tzinfo=UTC))
-    with running(BrokerPlan(tls=server_context(old.cert, old.key))) as servers:
-        with pytest.raises(ServerUnreachableError, match="expired"):
-            connect(servers.broker_address, client_context(old.ca))
+    with (
+        running(BrokerPlan(tls=server_context(old.cert, old.key))) as servers,
+        pytest.raises(ServerUnreachableError, match="expired"),
+    ):
+        connect(servers.broker_address, client_context(old.ca))
 
 
 def test_who_does_not_verify_is_warned(secured: Servers, caplog: pytest.LogCaptureFixture) -> None:

@@ -116,6 +116,13 @@ class BrokerCore:
         self.settings_version = DataVersion(timestamp=now.wall_ms)
         self.retained_ms = now.monotonic_ms
         """When old messages were last let go."""
+        self._restore_topics(now)
+
+    def _restore_topics(self, now: Now) -> None:
+        """A crash may come between a message that made its topic and the saving of that topic; the log still knows."""
+        for topic in self.store.topics():
+            if topic not in self.topics:
+                self.ensure_topic(topic, 1 + max(self.store.queue_ids(topic), default=0), now)
 
     # --- events -----------------------------------------------------------------------------------------------
 

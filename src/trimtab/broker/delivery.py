@@ -161,8 +161,10 @@ class DelayedDelivery:
             level.go_to(max(first, result.next_offset))
         messages = decode_messages(result.body)
         # Where the clock was set back the search above can be wrong; the order of the queue counts.
-        not_due = [at for at, message in enumerate(messages) if not is_due_at(message.queue_offset)]
-        return messages[: not_due[0]] if not_due else messages
+        waits = (
+            not level.is_due(message.store_timestamp + level.delay_ms, now.wall_ms) for message in messages
+        )
+        return messages[: next((at for at, must_wait in enumerate(waits) if must_wait), len(messages))]
 
     def _deliver_message(
         self, core: "BrokerCore", level: _Level, message: StoredMessage, now: "Now"

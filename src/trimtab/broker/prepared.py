@@ -32,7 +32,7 @@ def prepare(properties: bytes, suffix: bytes) -> Prepared:
     tag = _value(pairs, _TAGS)
     several = _value(pairs, _KEYS)
     unique = _value(pairs, _UNIQ_KEY)
-    keys = (unique,) if unique else ()
+    keys: tuple[bytes, ...] = (unique,) if unique else ()
     if several:
         keys += tuple(key for key in several.split(b" ") if key)
     code = tags_code(decode_text(tag)) if tag else 0

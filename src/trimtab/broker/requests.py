@@ -114,7 +114,9 @@ def handles(*codes: RequestCode, header: type[H], access: Access) -> Callable[[R
     def declare(run: Run[H]) -> Run[H]:
         for code in codes:
             if code in HANDLERS:
-                raise TypeError(f"{code.name} has two handlers: {HANDLERS[code].run.__name__} and {run.__name__}")
+                raise TypeError(
+                    f"{code.name} has two handlers: {HANDLERS[code].run.__name__} and {run.__name__}"
+                )
             HANDLERS[code] = Handler(code, header, access, run)
         return run
 

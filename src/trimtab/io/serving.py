@@ -224,7 +224,10 @@ class FrameServerProtocol(asyncio.Protocol):
             failure = self._hand_over(frames) or failure
         if failure is not None:
             if data.startswith(HANDSHAKE_RECORD) and not self._had_frame:
-                _log.warning("%s spoke TLS to a port without it, and is closed: turn TLS on here or off there", connection.peer)
+                _log.warning(
+                    "%s spoke TLS to a port without it, and is closed: turn TLS on here or off there",
+                    connection.peer,
+                )
             else:
                 _log.info("%s is closed: %s", connection.peer, failure)
             connection.close()

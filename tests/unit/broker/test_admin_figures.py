@@ -160,9 +160,16 @@ def test_runtime_info_counts(bench: Bench) -> None:
     assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 11 seconds ]"
 
 
-def test_delay_offsets_are_a_table(bench: Bench) -> None:
-    table = bench.body(DelayOffsets, RequestCode.GET_ALL_DELAY_OFFSET).offset_table
-    assert all(1 <= level <= 18 for level in table)
+def test_progress_of_delayed_messages_is_shown(bench: Bench) -> None:
+    def shown() -> dict[int, int]:
+        return bench.body(DelayOffsets, RequestCode.GET_ALL_DELAY_OFFSET).offset_table
+
+    assert shown() == {}
+    for _ in range(2):
+        bench.send("orders", properties={"DELAY": "1"})
+    bench.pass_time(3_000)
+    assert shown() == {1: 2}
+    assert runtime(bench)["scheduleMessageOffset_1"] == "2,2"
 
 
 @pytest.mark.parametrize(

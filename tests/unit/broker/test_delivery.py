@@ -1,6 +1,7 @@
 """Delay levels: in time, in order, exactly once, whatever happens in between."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,10 @@ from trimtab.broker import delivery
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.store import StoreSettings
 from trimtab.io.disk import MemoryDisk
+from trimtab.model import Now
 from trimtab.sim.disk import SimDisk
 from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.ids import decode_offset_message_id
 
 DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
 
@@ -279,3 +282,23 @@ def test_a_level_that_is_none_means_no_delay(level: str) -> None:
     client = broker.connect()
     client.send("T", DELAY=level)
     assert len(client.pull("T")) == 1
+
+
+@pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1"}])
+def test_a_message_that_rotted_while_it_waited_is_reported_and_the_others_come(
+    properties: dict[str, Any],
+) -> None:
+    disk = SimDisk(random.Random(1))
+    broker = Driver(disk=disk)
+    client = broker.connect()
+    receipts = [client.send("T", b"%d" % number, **properties) for number in range(3)]
+    (log,) = disk.names("log")
+    disk.flip(log, (decode_offset_message_id(receipts[1].msg_id).physical_offset + 60) * 8)
+    reported = 0
+    for _ in range(30):
+        broker.now = Now(broker.now.monotonic_ms + 100, broker.now.wall_ms + 100)
+        broker.core.tick(broker.now)
+        reported += len(broker.core.incidents)
+        broker.core.incidents.clear()
+    assert client.bodies("T") == [b"0", b"2"]
+    assert reported == 1

@@ -111,6 +111,7 @@ def test_without_leave_to_make_topics_there_is_no_such_topic() -> None:
         ("x" * 128, ResponseCode.SYSTEM_ERROR),
         ("SCHEDULE_TOPIC_XXXX", ResponseCode.NO_PERMISSION),
         ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", ResponseCode.NO_PERMISSION),
     ],
 )
 def test_bad_and_forbidden_topics_are_refused(topic: str, code: ResponseCode) -> None:
@@ -154,3 +155,14 @@ def test_g1_a_sender_hears_only_when_the_message_is_durable_and_nobody_reads_it_
     disk.run()
     assert sender.answers[opaque].code == ResponseCode.SUCCESS
     assert reader.bodies("T") == [b"x"]
+
+
+def test_a_topic_whose_saving_a_crash_prevented_is_known_again_from_its_messages() -> None:
+    broker = Driver()
+    broker.connect().send("T", b"kept", queue_id=3)
+    broker.core.store.save_state("topics", b"{}")
+    broker.restart(crash=True)
+    topic = broker.core.topics.get("T")
+    assert topic is not None
+    assert topic.read_queue_nums == 4
+    assert broker.connect().bodies("T", queue_id=3) == [b"kept"]

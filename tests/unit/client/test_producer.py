@@ -48,7 +48,9 @@ async def stored(cluster: AsyncCluster, queue: MessageQueue) -> list[StoredMessa
             max_msg_bytes=1 << 20,
         )  # fmt: skip
         opaque = connection.next_opaque()
-        answer = await asyncio.wait_for(connection.ask_soon(opaque, encode_pull_request(header, opaque=opaque)), 30)
+        answer = await asyncio.wait_for(
+            connection.ask_soon(opaque, encode_pull_request(header, opaque=opaque)), 30
+        )
         if answer.code != ResponseCode.SUCCESS:
             connection.close()
             return messages
@@ -58,7 +60,9 @@ async def stored(cluster: AsyncCluster, queue: MessageQueue) -> list[StoredMessa
 def test_what_is_sent_is_stored_and_the_receipt_says_where() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         async with Producer("pg", nameserver=cluster.nameserver) as producer:
-            message = Message("orders", b"hello", tag="eu", keys=["o-1", "o-2"], properties={"p": "v"}, flag=5)
+            message = Message(
+                "orders", b"hello", tag="eu", keys=["o-1", "o-2"], properties={"p": "v"}, flag=5
+            )
             receipt = await producer.send(message)
         assert receipt.status == "SEND_OK"
         (found,) = await stored(cluster, receipt.queue)
@@ -83,7 +87,9 @@ def test_every_message_of_many_has_its_own_receipt_and_order_per_queue_is_kept(b
         assert len(by_queue) == 8
         for queue, expected in by_queue.items():
             found = await stored(cluster, queue)
-            assert [(message.queue_offset, message.body) for message in found] == [(o, b) for o, b, _ in expected]
+            assert [(message.queue_offset, message.body) for message in found] == [
+                (o, b) for o, b, _ in expected
+            ]
             assert [m.offset_message_id for m in found] == [r.offset_message_id for _, _, r in expected]
 
     play(scenario)
@@ -232,6 +238,6 @@ def test_closing_leaves_no_task() -> None:
         before = asyncio.all_tasks()
         async with Producer("pg", nameserver=cluster.nameserver) as producer:
             await producer.send(Message("orders", b"x"))
-        assert asyncio.all_tasks() <= before | {asyncio.current_task()}  # type: ignore[operator]
+        assert asyncio.all_tasks() <= before | {asyncio.current_task()}
 
     play(scenario)

@@ -18,13 +18,16 @@ def lock_batch(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     new = sum(core.leases.holder(asked.consumer_group, queue, now_ms) is None for queue in asked.mq_set)
     if new and len(core.leases) + new > core.settings.leases_max:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"{core.settings.leases_max} queues are leased, the limit of this broker"
+            ResponseCode.SYSTEM_ERROR,
+            f"{core.settings.leases_max} queues are leased, the limit of this broker",
         )
     granted = core.leases.lock(
         asked.consumer_group, asked.client_id, request.peer.connection, asked.mq_set, now_ms
     )
     epochs = core.leases.epochs(asked.consumer_group, granted)
-    return Answer(body=encode_body(LeaseBatchResponseBody(lock_ok_mq_set=tuple(granted), lease_epochs=epochs)))
+    return Answer(
+        body=encode_body(LeaseBatchResponseBody(lock_ok_mq_set=tuple(granted), lease_epochs=epochs))
+    )
 
 
 @handles(RequestCode.UNLOCK_BATCH_MQ, header=NoHeader, access=Access(judged_by_handler=True))

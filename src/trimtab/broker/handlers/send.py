@@ -215,12 +215,9 @@ def _promise(
 
 def topic_for_sending(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:
     """The topic, made if that is allowed, or the reason why nobody can send to it."""
-    topic = core.topics.get(header.topic)
-    if topic is None:
-        topic = _new_topic(core, header, now)
-    elif header.topic in names.NO_CLIENT_SENDS_TO:
+    if header.topic in names.NO_CLIENT_SENDS_TO:
         raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
-    return topic
+    return core.topics.get(header.topic) or _new_topic(core, header, now)
 
 
 def _new_topic(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:

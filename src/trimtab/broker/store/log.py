@@ -60,7 +60,7 @@ class Log:
         self._frame = bytearray(HEAD_BYTES)
         self._checksums: list[int] = []
         self._writer: DiskFile | None = None
-        self._unsynced: list[tuple[int, DiskFile]] = []
+        self._unsynced: list[DiskFile] = []
         self._directory_changed = False
 
     @property
@@ -132,20 +132,20 @@ class Log:
         if not self.bases or self.bases[-1] != self.end:
             self.bases.append(self.end)
         self._writer = writer
-        self._unsynced.append((self.end, writer))
+        self._unsynced.append(writer)
         return writer
 
     def begin_sync(self) -> SyncJob:
-        files = tuple(file for _, file in self._unsynced)
-        job = SyncJob(self._disk, files, self._directory_changed, self.end, self._chain)
+        job = SyncJob(self._disk, tuple(self._unsynced), self._directory_changed, self.end, self._chain)
         self._directory_changed = False
         return job
 
     def finish_sync(self, job: SyncJob) -> None:
         """After the job's success: its part of the log is durable."""
         self.durable, self.durable_chain = job.end, job.chain
-        while len(self._unsynced) > 1 and self._unsynced[1][0] <= job.end:  # full when the job began
-            _, file = self._unsynced.pop(0)
+        # The last one was being written to when the job began; even a write that failed since then leaves traces in it.
+        finished, self._unsynced = self._unsynced[: len(job.files) - 1], self._unsynced[len(job.files) - 1 :]
+        for file in finished:
             file.close()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -276,7 +276,7 @@ class Log:
         self.durable, self.durable_chain = end, chain
         if self.bases:
             self._writer = self._disk.open(segment_name(self.bases[-1]))
-            self._unsynced.append((self.bases[-1], self._writer))
+            self._unsynced.append(self._writer)
 
     def _write_again(self, base: int, offset: int, end: int) -> None:
         with opened(self._disk, segment_name(base)) as file:
@@ -302,6 +302,6 @@ class Log:
         self._disk.remove(segment_name(base))
 
     def close(self) -> None:
-        for _, file in self._unsynced:
+        for file in self._unsynced:
             file.close()
         self._unsynced, self._writer = [], None
