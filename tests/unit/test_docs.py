@@ -42,3 +42,17 @@ def test_every_point_names_a_test_that_exists() -> None:
     assert len(named) > 5
     missing = [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text()]
     assert missing == []
+
+
+def test_the_compatibility_page_is_as_the_handlers_are() -> None:
+    source = (ROOT / "tools" / "compatibility.py").read_text()
+    program = f"{source}\nif Path('docs/compatibility.md').read_text() != page(): raise SystemExit('run tools/compatibility.py')"
+    program = program.replace('if __name__ == "__main__":', 'if __name__ == "never":')
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "guarantees.md").read_text())
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []

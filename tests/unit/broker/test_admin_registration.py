@@ -73,7 +73,8 @@ def test_a_silent_name_server_holds_nobody_up(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(registration, "TOLD_S_MAX", 0.05)
 
     async def scenario() -> None:
-        silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        writers: list[asyncio.StreamWriter] = []
+        silent = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
         address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         broker = BrokerServer(BrokerPlan(disk=RealDisk(tmp_path), nameservers=(address,)))
         await broker.start()
@@ -83,6 +84,10 @@ def test_a_silent_name_server_holds_nobody_up(tmp_path: Path, monkeypatch: pytes
         to_broker.close()
         monkeypatch.setattr(registration, "ANSWER_S_MAX", 0.1)
         await broker.stop()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
         silent.close()
+        await silent.wait_closed()
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
