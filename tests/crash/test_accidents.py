@@ -270,3 +270,14 @@ def test_a_refused_start_can_be_tried_again() -> None:
         with pytest.raises(StoreError):
             reopen(disk, broken)
     assert_all_there(reopen(disk, image), sents)
+
+
+def test_the_rest_of_a_failed_write_at_the_end_of_a_segment_is_passed_over() -> None:
+    """Found by seed 303633: the write failed, its truncation was lost, and the log had gone on in the next segment."""
+    disk, image, sents = closed_store()
+    image[segments(image)[1]] += b"trim and what else was to be written"
+    store = reopen(disk, image)
+    assert_all_there(store, sents)
+    store.close()
+    assert verify(disk) == []
+    assert_all_there(reopen(disk, disk.image(), rebuild=True), sents)

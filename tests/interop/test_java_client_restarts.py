@@ -38,7 +38,11 @@ def test_a_restart_of_the_brokers_loses_nothing(java_programs: JavaPrograms, ser
         server.restart()
 
         after = eventually(lambda: read_again(reader, topic), "the topic is read again")
-        assert {message.offset_id: message.body for message in after} == before
+        assert {message.offset_id: message.body for message in after} == before, (
+            reader.queues(topic),
+            server.route(topic),
+            [producer.do("bounds", queue=__import__("msgspec").structs.asdict(q)) for q in queues],
+        )
         assert {queue: offset_stored(server, gone, queue) for queue in queues} == offsets
         assert sum(offset or 0 for offset in offsets.values()) == 40
         eventually(lambda: sends(producer, topic, b"40"), "the producer sends again")

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,13 +15,14 @@ from tests.interop.seeds import seed
 from tests.security.attacks import MIB, OVERSIZED, broker_attacks, hostile_frame, names_attacks
 from tests.security.conversations import BROKER, NAMES, TOPIC, frames
 from tests.security.live import Attacker, Servers, resident_bytes, running, until
-from trimtab.broker.requests import HANDLERS
+from trimtab.broker.requests import HANDLERS, HOT_HANDLERS
 from trimtab.errors import ProtocolError
 from trimtab.io.serving import FrameServer
 from trimtab.names.handlers import HANDLERS as NAMES_HANDLERS
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command, encode_command
-from trimtab.wire.frames import FrameDecoder
+from trimtab.wire.frames import BINARY_HEADER, JSON_HEADER, FrameDecoder
+from trimtab.wire.hot import PullRequest
 
 HOSTILE_FRAMES = 20_000
 PROBE_OPAQUE = 777_777
@@ -229,3 +231,26 @@ def _fate(client: Attacker, frame: bytes, probe: bytes) -> str:
                 return "answered"
     except ConnectionError:
         return "closed"
+
+
+@pytest.mark.parametrize("hot", [True, False])
+def test_a_defect_of_ours_costs_one_request_and_not_the_connection(
+    hot: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    if hot:
+        monkeypatch.setitem(HOT_HANDLERS, PullRequest, fail)
+    else:
+        monkeypatch.setitem(
+            HANDLERS, RequestCode.PULL_MESSAGE, replace(HANDLERS[RequestCode.PULL_MESSAGE], run=fail)
+        )
+    code, fields, _ = BROKER[3]
+    with running() as servers, Attacker(servers.broker_address) as client:
+        command = Command(code=code, opaque=9, ext=fields, serializer=JSON_HEADER if hot else BINARY_HEADER)
+        client.send(encode_command(command))
+        answer = client.answer_to(9)
+        assert (answer.code, answer.remark) == (1, "the broker failed: ZeroDivisionError: a defect")
+        assert client.ask(9_999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "request 11 failed inside" in caplog.text

@@ -48,7 +48,9 @@ def test_the_compatibility_page_is_as_the_handlers_are() -> None:
     source = (ROOT / "tools" / "compatibility.py").read_text()
     program = f"{source}\nif Path('docs/compatibility.md').read_text() != page(): raise SystemExit('run tools/compatibility.py')"
     program = program.replace('if __name__ == "__main__":', 'if __name__ == "never":')
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -294,9 +294,15 @@ class BrokerCore:
     def _answer_hot(self, peer: Peer, request: HotRequest, body: bytes, now: Now) -> None:
         try:
             HOT_HANDLERS[type(request)](self, peer, request, body, now)
+            return
         except Refused as refused:
-            if not request.flag & ONEWAY_FLAG:
-                self.reply(peer.connection, request.opaque, Answer(refused.code, remark=refused.remark))
+            answer = Answer(refused.code, remark=refused.remark)
+        except ProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in _decide
+            answer = self._failed(int(type(request).__struct_config__.tag or 0), error)
+        if not request.flag & ONEWAY_FLAG:
+            self.reply(peer.connection, request.opaque, answer)
 
     def _answer(self, peer: Peer, command: Command, now: Now) -> None:
         answer = self._decide(peer, command, now)
@@ -323,10 +329,11 @@ class BrokerCore:
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001 - a defect of ours must not take the peer's other requests with it
-            self.incidents.append((command.code, error))
-            return Answer(
-                ResponseCode.SYSTEM_ERROR, remark=f"the broker failed: {type(error).__name__}: {error}"
-            )
+            return self._failed(command.code, error)
+
+    def _failed(self, code: int, error: Exception) -> Answer:
+        self.incidents.append((code, error))
+        return Answer(ResponseCode.SYSTEM_ERROR, remark=f"the broker failed: {type(error).__name__}: {error}")
 
 
 CHORES: list[Chore] = []

@@ -207,8 +207,6 @@ class Log:
             )
         for base, following in pairwise(self.bases):
             self._judge_segment(base, min(following, durable))
-            if following <= durable:
-                self._judge_neighbour(base, following)
         if self.bases:
             self._judge_segment(self.bases[-1], durable)
 
@@ -235,16 +233,6 @@ class Log:
                 advice="put the right file back from a backup",
             )
 
-    def _judge_neighbour(self, base: int, following: int) -> None:
-        end = base + self.segment_size(base)
-        if end != following and not self._is_hole(min(end, following) - 1) and not self._is_hole(end):
-            raise StoreDamagedError(
-                file=segment_name(base),
-                offset=following - base,
-                what=f"it is longer than the distance to the next file, {segment_name(following)}",
-                advice="remove the file that does not belong there, or put the right one back from a backup",
-            )
-
     def _is_hole(self, offset: int) -> bool:
         return any(begin <= offset < end for begin, end in self.holes)
 
@@ -267,10 +255,9 @@ class Log:
         and after a sync that failed once it would not even try to write it by itself.
         """
         self.end, self.next_offset, self._chain = end, end + HEAD_BYTES, chain
-        for base in self.bases:
-            segment_end = min(base + self.segment_size(base), end)
-            if segment_end >= durable:  # even if nothing is to be written: a cut at its end may be unsynced
-                self._write_again(base, max(base, durable), segment_end)
+        for base, following in pairwise([*self.bases, end]):
+            if following >= durable:
+                self._write_again(base, max(base, durable), following)
         if end > durable:
             self._disk.sync_dir(DIRECTORY)
         self.durable, self.durable_chain = end, chain
@@ -280,6 +267,9 @@ class Log:
 
     def _write_again(self, base: int, offset: int, end: int) -> None:
         with opened(self._disk, segment_name(base)) as file:
+            if file.size() > end - base:  # a write failed there, and the log went on in the next segment
+                file.truncate(end - base)
+            end = min(end, base + file.size())  # less only where a rebuild found a hole
             while offset < end:
                 data = file.pread(min(1 << 20, end - offset), offset - base)
                 file.pwrite(data, offset - base)

@@ -54,14 +54,15 @@ class Scan:
                 self.torn = Torn(self.end, base)
                 return
             with opened(self._disk, segment_name(base)) as file:
-                yield from self._segment(file, base)
+                yield from self._segment(file, base, following)
             if self.torn is not None:
                 return
 
-    def _segment(self, file: DiskFile, base: int) -> Iterator[Frame]:
+    def _segment(self, file: DiskFile, base: int, following: int | None) -> Iterator[Frame]:
+        """What is left of a segment where the next one begins is the rest of a write that failed."""
         size = file.size()
         data, data_at = b"", 0  # a piece of the file and where it begins
-        while self.end - base < size:
+        while self.end - base < size and self.end != following:
             position = self.end - base
             at = position - data_at
             if not 0 <= at <= len(data) - HEAD_BYTES:
