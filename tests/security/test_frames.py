@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -237,7 +238,7 @@ def _fate(client: Attacker, frame: bytes, probe: bytes) -> str:
 def test_a_defect_of_ours_costs_one_request_and_not_the_connection(
     hot: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> NoReturn:
         raise ZeroDivisionError("a defect")
 
     if hot:

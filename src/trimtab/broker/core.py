@@ -292,16 +292,16 @@ class BrokerCore:
     # --- dispatch ---------------------------------------------------------------------------------------------
 
     def _answer_hot(self, peer: Peer, request: HotRequest, body: bytes, now: Now) -> None:
+        answer = None
         try:
             HOT_HANDLERS[type(request)](self, peer, request, body, now)
-            return
         except Refused as refused:
             answer = Answer(refused.code, remark=refused.remark)
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001 - as in _decide
             answer = self._failed(int(type(request).__struct_config__.tag or 0), error)
-        if not request.flag & ONEWAY_FLAG:
+        if answer is not None and not request.flag & ONEWAY_FLAG:
             self.reply(peer.connection, request.opaque, answer)
 
     def _answer(self, peer: Peer, command: Command, now: Now) -> None:
