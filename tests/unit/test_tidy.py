@@ -38,7 +38,7 @@ WITHIN_FUNCTIONS = {"cli", "dashboard", "__init__"}
 
 PURE = (
     "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",
-    "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.delays", "broker.polls", "spark.offsets",
+    "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.prepared", "broker.acl", "broker.acl_addresses", "names.guard", "broker.delays", "broker.polls", "spark.offsets",
 )  # fmt: skip
 PURE_IMPORTS = {
     "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "enum",
