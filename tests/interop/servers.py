@@ -6,12 +6,10 @@ servers whole. Settings are the defaults but for those that would make a test wa
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import shutil
 import tempfile
-import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -19,18 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from tests.apache import ports
 from tests.apache.cluster import ApacheCluster
 from tests.apache.server import Server
 from tests.apache.versions import VERSIONS
 from tests.interop.raw import RawConnection
-from trimtab.broker.server import BrokerPlan, BrokerServer
 from trimtab.broker.settings import BrokerSettings
-from trimtab.io.clock import SystemClock
-from trimtab.io.disk import RealDisk
-from trimtab.names.server import NameServer
+from trimtab.testing import Cluster
 from trimtab.wire.bodies import TopicRouteData
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
@@ -40,7 +34,7 @@ from trimtab.wire.headers.base import encode_ext
 from trimtab.wire.headers.names import GetRouteInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from trimtab.wire.headers.base import Header
@@ -52,7 +46,6 @@ DEFAULT = (OWN, "4.9.3")
 WAIT_S = 60.0
 POLL_S = 0.05
 CHECK_MS = 1_000
-OWN_BROKERS = ("broker-a", "broker-b")
 
 _opaques = itertools.count(1)
 
@@ -105,6 +98,10 @@ class ServerUnderTest(ABC):
         """Whether what only 5.x brokers do can be asked of it; ours does the useful part of that."""
         return self.is_own or self.version.startswith("5.")
 
+    @property
+    def can_call_logs_old(self) -> bool:
+        return self.is_own or self.version.startswith("4.")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.version} {self.nameserver} {self.brokers}>"
 
@@ -119,6 +116,10 @@ class ServerUnderTest(ABC):
     @abstractmethod
     def restart(self) -> None:
         """All brokers say goodbye and come back with their stores, at their places."""
+
+    @abstractmethod
+    def crash(self) -> None:
+        """All brokers are killed and come back with their stores, at their places."""
 
     @abstractmethod
     def call_logs_old(self, old: bool) -> None:
@@ -189,9 +190,15 @@ class ApacheServer(ServerUnderTest):
         self._cluster.__exit__(kind, error, trace)
 
     def restart(self) -> None:
+        self._end_and_start(Server.stop)
+
+    def crash(self) -> None:
+        self._end_and_start(Server.kill)
+
+    def _end_and_start(self, end: Callable[[Server], None]) -> None:
         servers = [self._cluster.server(broker.name) for broker in self.brokers]
-        with ThreadPoolExecutor() as pool:  # each takes seconds for its farewell
-            list(pool.map(Server.stop, servers))
+        with ThreadPoolExecutor() as pool:  # a farewell takes seconds
+            list(pool.map(end, servers))
         for server in servers:
             server.start()
         eventually(lambda: self.has_route("TBW102"), "Apache's brokers registered")
@@ -210,67 +217,34 @@ class OwnServer(ServerUnderTest):
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="trimtab-own-"))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="own servers")
-        self._names = NameServer(clock=SystemClock(), port=ports.nameserver_port())
-        self._ports = {name: ports.broker_port() for name in OWN_BROKERS}
-        self._running: list[BrokerServer] = []
+        settings = BrokerSettings(transaction_timeout_ms=CHECK_MS, transaction_check_interval_ms=CHECK_MS)
+        self._wanted = Cluster(brokers=2, directory=self._folder, settings=settings)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._do(self._names.start())
-        self.nameserver = self._names.address
-        self._start_brokers()
+        self._cluster = self._wanted.__enter__()
+        self.nameserver = self._cluster.nameserver
+        self.brokers = tuple(BrokerPlace(name, address) for name, address in self._cluster.brokers.items())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_brokers()
-        self._do(self._names.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_S)
-        self._loop.close()
+        self._wanted.__exit__(kind, error, trace)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def restart(self) -> None:
-        self._stop_brokers()
-        self._start_brokers()
+        for broker in self.brokers:
+            self._cluster.restart(broker.name)
+
+    def crash(self) -> None:
+        for broker in self.brokers:
+            self._cluster.kill(broker.name)
+        self.restart()
 
     def call_logs_old(self, old: bool) -> None:
-        for broker in self._running:
-            settings = broker.plan.settings
-            broker.core.settings = replace(settings, young_log_bytes=0) if old else settings
-
-    def _start_brokers(self) -> None:
-        for name in OWN_BROKERS:
-            broker = BrokerServer(self._plan(name))
-            self._do(broker.start())
-            self._running.append(broker)
-        self.brokers = tuple(
-            BrokerPlace(broker.plan.settings.broker_name, broker.address) for broker in self._running
-        )
-        eventually(lambda: self.has_route("TBW102"), "our brokers registered")
-
-    def _stop_brokers(self) -> None:
-        while self._running:
-            self._do(self._running.pop().stop())
-
-    def _plan(self, name: str) -> BrokerPlan:
-        settings = BrokerSettings(
-            broker_name=name, transaction_timeout_ms=CHECK_MS, transaction_check_interval_ms=CHECK_MS
-        )
-        folder = self._folder / name
-        folder.mkdir(exist_ok=True)
-        return BrokerPlan(
-            settings=settings,
-            disk=RealDisk(folder),
-            nameservers=(self.nameserver,),
-            port=self._ports[name],
-        )
-
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
+        for node in self._cluster._cluster._brokers.values():
+            settings = node.server.plan.settings
+            node.server.core.settings = replace(settings, young_log_bytes=0) if old else settings
 
 
 def server_of(version: str) -> ServerUnderTest:

@@ -14,7 +14,7 @@ from trimtab.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from tests.interop.servers import ServerUnderTest
-    from tests.interop.stock_client import Client, Message, Program
+    from tests.interop.stock_client import Client, Message, Program, Queue
 
 TAGS_WITH_ONE_HASH = ("Aa", "BB")
 
@@ -159,6 +159,8 @@ def test_a_new_group_on_a_young_topic_begins_at_its_beginning(
 def test_a_new_group_on_an_old_topic_begins_where_it_says(
     java: Program, server: ServerUnderTest, producer: Client, reader: Client
 ) -> None:
+    if not server.can_call_logs_old:
+        pytest.skip(f"{server.version} asks the kernel what is in memory; nobody can make it call a log old")
     topic = server.make_topic(queues=1)
     producer.send_all(topic, numbers(4))
     time.sleep(2.5)  # timestamps count in whole seconds
@@ -314,8 +316,9 @@ def test_broadcasting_gives_everything_to_everyone(
             assert sorted_bodies(consumer.wait_for(10)) == numbers(10)
             assert len(consumer.holds(topic)) == 8
         queues = one.holds(topic)
-    with server.old_logs():
-        assert {offset_stored(server, group, queue) for queue in queues} == {None}
+    assert {offset_stored(server, group, queue) or 0 for queue in queues} == {0}, (
+        "kept by the consumers alone"
+    )
 
 
 # --- lite pull ----------------------------------------------------------------------------------------------------
@@ -414,8 +417,9 @@ def test_pull_answers_say_where_the_queue_begins_ends_and_goes_on(
     unmatched = reader.pull(queue, 0, tags="C")
     assert (unmatched.status, unmatched.next) == ("NO_MATCHED_MSG", 10)
     beyond = reader.pull(queue, 50)
-    assert (beyond.status, beyond.next) == ("OFFSET_ILLEGAL", 0), (
-        "a queue that begins at 0 sends strays to its beginning"
+    assert beyond.status == "OFFSET_ILLEGAL"
+    assert beyond.next == (10 if server.version.startswith("5.") else 0), (
+        "4.9 sends strays to a beginning at 0"
     )
 
 
@@ -443,7 +447,7 @@ def test_pull_commits_by_hand_and_sends_back(
     queue = producer.queues(topic)[0]
     producer.send(topic, b"0", queue=plain(queue))
     with java.client("pull", server) as consumer:
-        consumer.do("commit", queue=plain(queue), offset=1)
+        eventually(lambda: commits(consumer, queue, 1), "the group is known and its offset taken")
         eventually(lambda: offset_stored(server, consumer.group, queue) == 1, "committed")
         assert consumer.do("committed", queue=plain(queue)) == 1
 
@@ -452,3 +456,12 @@ def test_pull_commits_by_hand_and_sends_back(
         eventually(lambda: server.route(retry), f"a route of {retry}")
         (again,) = consumer.read_when(retry, 1)
         assert (again.body, again.times) == (b"0", 1)
+
+
+def commits(consumer: Client, queue: Queue, offset: int) -> bool:
+    """False while a 5.x broker has not heard of the group."""
+    try:
+        consumer.do("commit", queue=plain(queue), offset=offset)
+    except StockError:
+        return False
+    return True

@@ -54,6 +54,24 @@ def test_a_restart_of_the_brokers_loses_nothing(java_programs: JavaPrograms, ser
         assert set(bodies(returning)) == {b"40"}
 
 
+def test_killed_brokers_lose_no_message_they_answered_for(
+    java_programs: JavaPrograms, server: ServerUnderTest
+) -> None:
+    topic = server.make_topic()
+    program = java_programs.running("4.9.3")
+    with program.client("producer", server) as producer, program.client("pull", server) as reader:
+        sent = {receipt.id for receipt in producer.send_all(topic, numbers(0, 40))}
+        queues = reader.queues(topic)
+
+        server.crash()
+
+        eventually(lambda: reader.queues(topic) == queues, "the reader sees all queues again")
+        after = eventually(lambda: read_again(reader, topic), "the topic is read again")
+        assert {message.id for message in after} == sent
+        eventually(lambda: sends(producer, topic, b"40"), "the producer sends again")
+        assert max(message.offset for message in reader.read_when(topic, 41)) == 5, "behind the others"
+
+
 def bodies(consumer: Client) -> list[bytes]:
     return [message.body for message in consumer.received()]
 
