@@ -5,7 +5,7 @@ import sys
 
 from bench.report import print_rows
 
-MODULES = ("wire_commands", "wire_messages", "hostile")
+MODULES = ("wire_commands", "wire_messages", "hostile", "store", "brokers")
 
 
 def main(wanted: list[str]) -> None:

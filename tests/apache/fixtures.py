@@ -8,7 +8,7 @@ import pytest
 
 from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
-from tests.apache.versions import chosen_versions
+from tests.apache.versions import chosen_versions, thorough_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,12 @@ class OracleFactory(Protocol):
 @pytest.fixture(scope="session", params=chosen_versions())
 def apache_version(request: pytest.FixtureRequest) -> str:
     """Each of `TRIMTAB_APACHE_VERSIONS` in turn (default: all we know)."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session", params=thorough_versions())
+def thorough_version(request: pytest.FixtureRequest) -> str:
+    """The versions that even slow tests run against."""
     return str(request.param)
 
 

@@ -19,6 +19,11 @@ def chosen_versions() -> tuple[str, ...]:
     return wanted or VERSIONS
 
 
+def thorough_versions() -> tuple[str, ...]:
+    """For tests that start servers of their own, at half a minute each: the oldest version, or all with TRIMTAB_FULL=1."""
+    return chosen_versions() if os.environ.get("TRIMTAB_FULL") else chosen_versions()[:1]
+
+
 def require_known(version: str) -> None:
     if version not in VERSIONS:
         raise ValueError(f"unknown Apache RocketMQ version {version!r}; choose among {', '.join(VERSIONS)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apache.fixtures import apache_cluster, apache_version, java_oracle
+from tests.apache.fixtures import apache_cluster, apache_version, java_oracle, thorough_version
 from tests.apache.golang import start_go_program
 from tests.interop.java_program import JAVA_CLIENTS, JavaPrograms
 from tests.interop.servers import chosen_servers, server_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.interop.servers import ServerUnderTest
     from tests.interop.stock_client import Client
 
-__all__ = ["apache_cluster", "apache_version", "java_oracle"]
+__all__ = ["apache_cluster", "apache_version", "java_oracle", "thorough_version"]
 
 HERE = Path(__file__).parent
 

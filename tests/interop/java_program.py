@@ -15,7 +15,10 @@ JAVA_CLIENTS = ("4.9.3", "5.5.0")
 FOLDER = SOURCES / "client"
 MAIN = FOLDER / "ClientProgram.java"
 # Clients rebalance when they start and when they are told, not because time passed: what happens is the servers' doing.
-NEVER_BY_TIME = ("-Drocketmq.client.rebalance.waitInterval=3600000",)
+NEVER_BY_TIME = (
+    "-Drocketmq.client.rebalance.waitInterval=3600000",
+    "-Drocketmq.client.rebalance.minInterval=100",  # 5.x: how soon it may rebalance again
+)
 
 
 class JavaPrograms:

@@ -100,8 +100,15 @@ JAVA_NAMES: dict[type[Header], tuple[str, ...]] = {
     callbacks.PushReplyMessage: ("ReplyMessageRequestHeader",),
 }
 
-# Fields that travel beside the header class, so Java has no class member for them.
-BESIDE_THE_CLASS = {"MSG_REGION", "TRACE_ON", "_UNIQUE_KEY_QUERY", "acceptStandardJsonOnly", "clusterName"}
+# Fields that travel beside the header class, so Java has no class member for them; leaseEpoch is our own.
+BESIDE_THE_CLASS = {
+    "leaseEpoch",
+    "MSG_REGION",
+    "TRACE_ON",
+    "_UNIQUE_KEY_QUERY",
+    "acceptStandardJsonOnly",
+    "clusterName",
+}
 
 # Java marks these as optional and fails without them.
 NEEDED_IN_EFFECT = {

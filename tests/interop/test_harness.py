@@ -92,9 +92,9 @@ def test_a_paused_broker_accepts_but_does_not_answer(apache_cluster: ApacheClust
     assert probe.ask(broker.address, 28, {})
 
 
-def test_a_stopped_broker_signs_off_and_no_process_stays(apache_version: str) -> None:
+def test_a_stopped_broker_signs_off_and_no_process_stays(thorough_version: str) -> None:
     before = processes.running_pids()
-    with ApacheCluster(apache_version) as cluster:
+    with ApacheCluster(thorough_version) as cluster:
         pids = [cluster.server("nameserver").pid, cluster.brokers[0].pid]
         assert all(map(is_alive, pids))
         cluster.stop("broker-a")
@@ -116,14 +116,16 @@ def test_a_cluster_that_fails_inside_the_block_is_taken_down() -> None:
     assert not cluster.brokers[0].home.exists()
 
 
-def test_a_taken_port_is_answered_with_another(monkeypatch: pytest.MonkeyPatch, apache_version: str) -> None:
+def test_a_taken_port_is_answered_with_another(
+    monkeypatch: pytest.MonkeyPatch, thorough_version: str
+) -> None:
     with ExitStack() as stack:
         taken = stack.enter_context(socket.create_server(("", 0)))
         offers = [taken.getsockname()[1] + 2]  # so the VIP port is the one in use
         choose = ports.broker_port
         monkeypatch.setattr(ports, "broker_port", lambda: offers.pop() if offers else choose())
 
-        cluster = stack.enter_context(ApacheCluster(apache_version))
+        cluster = stack.enter_context(ApacheCluster(thorough_version))
 
         assert not offers
         assert cluster.brokers[0].address != f"127.0.0.1:{taken.getsockname()[1] + 2}"

@@ -22,6 +22,7 @@ COMPRESSED_FLAGS = 0x701  # 5.x takes the first bit away when it unpacks, and le
 NOISE_SHA256 = "83f64e5cd4545f907b81e039cdd8cce2d9f47606e335f377255de252494ae3bb"
 COMMITTED_FLAG = 0x8
 MIB = 1 << 20
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
 def bodies(messages: list[Message]) -> list[bytes]:
@@ -321,3 +322,22 @@ def test_a_request_that_nobody_answers_times_out(server: ServerUnderTest, produc
 
     with pytest.raises(StockError, match="RequestTimeoutException"):
         producer.do("request", topic=topic, body=encoded(b"anybody?"), timeout_ms=500)
+
+
+def test_a_traced_send_leaves_a_trace(java: Program, server: ServerUnderTest, reader: Client) -> None:
+    topic = server.make_topic(queues=1)
+    with java.client("producer", server, traced=True) as producer:
+        receipt = producer.send(topic, b"traced", key="k")
+        assert receipt.id is not None
+        mine = receipt.id.encode()
+        trace = eventually(
+            lambda: next((body for body in bodies(reader.read(TRACE_TOPIC)) if mine in body), None),
+            "a trace of the message",
+        )
+        fields = trace.split(b"\x01")
+        assert (fields[0], fields[3], fields[4], fields[5]) == (
+            b"Pub",
+            producer.group.encode(),
+            topic.encode(),
+            mine,
+        )

@@ -12,6 +12,7 @@ import pytest
 
 from tests.apache import ports, probe
 from tests.apache.cluster import ApacheCluster
+from tests.apache.versions import thorough_versions
 from trimtab.io.clock import SystemClock
 from trimtab.names.server import NameServer
 
@@ -84,7 +85,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-@pytest.fixture(params=["4.9.3", "5.5.0"], scope="module")
+@pytest.fixture(params=[version for version in thorough_versions() if version != "4.9.7"], scope="module")
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -79,7 +79,8 @@ final class Fields {
         client.setInstanceName(text("client"));
         client.setPollNameServerInterval(1_000);
         client.setPersistConsumerOffsetInterval(1_000);
-        client.setHeartbeatBrokerInterval((int) number("heartbeat_ms", 1_000));
+        client.setHeartbeatBrokerInterval((int) number("heartbeat_ms", 500));
+        client.setPullTimeDelayMillsWhenException(100);
         client.setClientCallbackExecutorThreads(2);
         client.setMqClientApiTimeout(30_000);
     }
