@@ -39,6 +39,7 @@ final class Push implements ClientProgram.Client {
         if (fields.flag("broadcasting")) {
             consumer.setMessageModel(named(consumer.getMessageModel(), "BROADCASTING"));
         }
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);  // so that what the listener got is settled and stored
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         consumer.setConsumeMessageBatchMaxSize((int) fields.number("batch", 1));
