@@ -135,8 +135,7 @@ class ConsumerGroups(Generic[S]):
     def silent(self, now_ms: int) -> list[int]:
         """The connections that have not been heard of for too long. Close them."""
         members = (member for group in self._groups.values() for member in group.members.values())
-        late = (m.connection for m in members if now_ms - m.last_heartbeat_ms > self._silence_ms_max)
-        return list(dict.fromkeys(late))
+        return _silent(members, now_ms - self._silence_ms_max)
 
 
 class ProducerGroups:
@@ -181,5 +180,9 @@ class ProducerGroups:
     def silent(self, now_ms: int) -> list[int]:
         """The connections that have not been heard of for too long. Close them."""
         members = (member for group in self._groups.values() for member in group.values())
-        late = (m.connection for m in members if now_ms - m.last_heartbeat_ms > self._silence_ms_max)
-        return list(dict.fromkeys(late))
+        return _silent(members, now_ms - self._silence_ms_max)
+
+
+def _silent(members: Iterable[Member], since_ms: int) -> list[int]:
+    """The connections, each once, of members last heard of before that."""
+    return list(dict.fromkeys(member.connection for member in members if member.last_heartbeat_ms < since_ms))

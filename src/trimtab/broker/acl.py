@@ -170,7 +170,7 @@ class Rules:
             self,
             accounts=self.accounts if accounts is None else accounts,
             white_addresses=self.white_addresses if white_addresses is None else white_addresses,
-            version=DataVersion(timestamp=now_ms, counter=self.version.counter + 1),
+            version=self.version.next(now_ms),
         )
         if len(changed.accounts) > ACCOUNTS_MAX:
             raise AclError(f"more than {ACCOUNTS_MAX} accounts")

@@ -153,8 +153,3 @@ class Savings:
                 core.states.save(self._name, body)
 
         core.store.on_durable(self._place, durable)
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something to save."""
-        return self._is_changed

@@ -255,8 +255,7 @@ class BrokerCore:
     def change_settings(self, settings: BrokerSettings, now: Now) -> None:
         """Goes on with other settings; only those that are read anew each time make sense here."""
         self.settings = settings
-        counter = self.settings_version.counter + 1
-        self.settings_version = DataVersion(timestamp=now.wall_ms, counter=counter)
+        self.settings_version = self.settings_version.next(now.wall_ms)
         self.groups.settings_changed(settings)
         version = self.topics.version
         self.topics.settings_changed(settings, now)

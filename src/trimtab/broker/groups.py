@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from trimtab.broker import names
 from trimtab.broker.requests import Refused
 from trimtab.broker.settings import BrokerSettings
@@ -67,17 +65,12 @@ class GroupTable:
                 f"group {group.group_name} not created: this broker holds {len(self._groups)} groups, its limit",
             )
         self._groups[group.group_name] = group
-        self._bump(now)
+        self.version = self.version.next(now.wall_ms)
         return True
 
     def remove(self, group: str, now: Now) -> bool:
         """Forgets a group."""
         if self._groups.pop(group, None) is None:
             return False
-        self._bump(now)
+        self.version = self.version.next(now.wall_ms)
         return True
-
-    def _bump(self, now: Now) -> None:
-        self.version = msgspec.structs.replace(
-            self.version, timestamp=now.wall_ms, counter=self.version.counter + 1
-        )

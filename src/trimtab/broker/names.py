@@ -1,12 +1,14 @@
 """Names that the protocol reserves, and which characters a topic or a group may have."""
 
-import re
 from typing import Final
 
-RETRY_PREFIX: Final = "%RETRY%"
+from trimtab.wire import resources
+from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, TOPIC_LENGTH_MAX
+
+RETRY_PREFIX: Final = resources.RETRY_PREFIX
 DLQ_PREFIX: Final = "%DLQ%"
 
-DEFAULT_TOPIC: Final = "TBW102"
+DEFAULT_TOPIC: Final = resources.DEFAULT_TOPIC
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -34,15 +36,11 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
 )  # fmt: skip
 
-TOPIC_LENGTH_MAX: Final = 127
-GROUP_LENGTH_MAX: Final = 255
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
-
-_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def retry_topic(group: str) -> str:
@@ -70,6 +68,6 @@ def _complaint(what: str, name: str, length_max: int) -> str | None:
         return f"The specified {what} is blank"
     if len(name) > length_max:
         return f"The specified {what} is longer than {length_max} characters"
-    if not _ALLOWED.fullmatch(name):
+    if not NAME.fullmatch(name):
         return f"The specified {what}[{name!r}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return None

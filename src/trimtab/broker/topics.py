@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from trimtab.broker import names
 from trimtab.broker.requests import Refused
 from trimtab.broker.settings import BrokerSettings
@@ -48,7 +46,7 @@ class TopicTable:
         for topic in self._system_topics():
             if topic.topic_name not in self._topics:
                 self._topics[topic.topic_name] = topic
-                self._bump(now)
+                self.version = self.version.next(now.wall_ms)
 
     def put(self, topic: TopicConfig, now: Now) -> bool:
         """Creates or alters a topic; False if it is there already and just so."""
@@ -61,14 +59,14 @@ class TopicTable:
                 f"topic {topic.topic_name} not created: this broker holds {len(self._topics)} topics, its limit",
             )
         self._topics[topic.topic_name] = topic
-        self._bump(now)
+        self.version = self.version.next(now.wall_ms)
         return True
 
     def remove(self, topic: str, now: Now) -> bool:
         """Forgets a topic."""
         if self._topics.pop(topic, None) is None:
             return False
-        self._bump(now)
+        self.version = self.version.next(now.wall_ms)
         return True
 
     def create_on_send(self, topic: str, default_topic: str, queues: int, now: Now) -> TopicConfig | None:
@@ -114,11 +112,6 @@ class TopicTable:
     def system_topic_names(self) -> list[str]:
         """The system topics that exist here."""
         return [topic for topic in self._topics if self.is_system(topic)]
-
-    def _bump(self, now: Now) -> None:
-        self.version = msgspec.structs.replace(
-            self.version, timestamp=now.wall_ms, counter=self.version.counter + 1
-        )
 
     def _system_topics(self) -> list[TopicConfig]:
         def topic(name: str, queues: int, perm: int = names.PERM_READ_WRITE) -> TopicConfig:

@@ -1,15 +1,11 @@
 """What must be right with a message before anything is sent. PURE. The rules are Java's, and Apache brokers'."""
 
-import re
-
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Message
 from trimtab.wire import properties as names
 from trimtab.wire.properties import PROPERTIES_BYTES_MAX, RESERVED
+from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, TOPIC_LENGTH_MAX
 
-TOPIC_LENGTH_MAX = 127
-GROUP_LENGTH_MAX = 255
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _FORBIDDEN_TOPICS = frozenset(
     {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 )
@@ -36,7 +32,7 @@ def _check_name(what: str, name: str, length_max: int) -> None:
         raise InvalidMessageError(
             f"the {what} {name[:40]!r}… has {len(name)} characters, at most {length_max} are allowed"
         )
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise InvalidMessageError(f"the {what} {name!r} may only have letters, digits and % | _ -")
 
 

@@ -19,7 +19,7 @@ from trimtab.client.checks import check_body, check_group, check_topic, properti
 from trimtab.client.identity import new_client_id, unique_ids
 from trimtab.client.lanes import Lane, Outcome, Parcel, next_load, overdue
 from trimtab.client.routes import Route
-from trimtab.client.session import DEFAULT_TOPIC, Session
+from trimtab.client.session import Session
 from trimtab.errors import (
     ClosedError,
     NoRouteError,
@@ -39,6 +39,7 @@ from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from trimtab.wire.compression import Compression, compress
 from trimtab.wire.headers.send import SendMessageV2
 from trimtab.wire.hot import encode_send_request
+from trimtab.wire.resources import DEFAULT_TOPIC, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from trimtab.io.connection import PeerConnection
@@ -252,7 +253,7 @@ class Producer:
             and not sys_flag
             and not message.delay_level
             and message.deliver_at_ms is None
-            and not message.topic.startswith("%RETRY%")
+            and not message.topic.startswith(RETRY_PREFIX)
         )
         parcel = Parcel(body, properties, message.flag, sys_flag, born_ms, is_batchable, deadline, done)
         return parcel, unique_id

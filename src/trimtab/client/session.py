@@ -32,20 +32,11 @@ from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.base import Header, encode_ext
 from trimtab.wire.headers.consume import UnregisterClient
 from trimtab.wire.headers.names import GetRouteInfo
+from trimtab.wire.resources import DEFAULT_TOPIC
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_TOPIC = "TBW102"
-
 OnRequest = Callable[[PeerConnection, Command], None]
-
-
-@dataclass(slots=True)
-class _Known:
-    """A topic that somebody asked for."""
-
-    route: Route
-    producers_may_create: bool = False
 
 
 @dataclass(slots=True)
@@ -90,7 +81,7 @@ class Session:
         self._nameservers = resolve_nameserver(nameserver).split(";")
         self._opening: dict[str, asyncio.Task[PeerConnection]] = {}
         self._connections: dict[str, PeerConnection] = {}
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Route] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
         self._chores: list[asyncio.Task[None]] = []
         self._is_closed = False
@@ -202,13 +193,12 @@ class Session:
         """The route of a topic. With `may_create_queues` a topic that does not exist gets the route that sending creates."""
         known = self._known.get(topic)
         if known is not None:
-            return known.route
+            return known
         return await self.refresh_route(topic, may_create_queues=may_create_queues)
 
     def route_now(self, topic: str) -> Route | None:
         """The route of a topic, if it is known."""
-        known = self._known.get(topic)
-        return None if known is None else known.route
+        return self._known.get(topic)
 
     async def refresh_route(self, topic: str, *, may_create_queues: int = 0) -> Route:
         """Asks anew; everybody who asks at the same time shares the answer."""
@@ -229,9 +219,9 @@ class Session:
                     " let brokers create topics"
                 )
             known = self._known.get(topic)
-            if known is None or known.route.data != data:
-                self._known[topic] = _Known(Route(topic, data), producers_may_create=bool(may_create_queues))
-            return self._known[topic].route
+            if known is None or known.data != data:
+                known = self._known[topic] = Route(topic, data)
+            return known
         finally:
             del self._asking[topic]
 
@@ -263,8 +253,8 @@ class Session:
         every_id = bool(self.roles.consumers)
         return {
             address: name
-            for known in self._known.values()
-            for name, by_id in known.route.addresses.items()
+            for route in self._known.values()
+            for name, by_id in route.addresses.items()
             for number, address in by_id.items()
             if every_id or number == MASTER
         }

@@ -63,10 +63,6 @@ class Log:
         self._unsynced: list[DiskFile] = []
         self._directory_changed = False
 
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.start
-
     def add(self, record: bytes, checksum: int) -> None:
         """Takes a record that was laid out for `next_offset`."""
         self._frame += record

@@ -26,7 +26,6 @@ ENTRY_BYTES = _ENTRY.size
 pack_entry = _ENTRY.pack
 _SEED = Struct(">IIIq")
 _ROW = Struct(">IIqqI")
-ROW_BYTES = _ROW.size
 
 
 class Entry(NamedTuple):

@@ -1,6 +1,7 @@
 """Topics as a broker keeps them."""
 
 from msgspec import field
+from msgspec.structs import replace
 
 from trimtab.wire.bodies.base import Body
 from trimtab.wire.bodies.enums import TopicFilterType
@@ -13,6 +14,10 @@ class DataVersion(Body, frozen=True, kw_only=True):
     timestamp: I64 = 0
     counter: I64 = 0
     state_version: I64 | None = None
+
+    def next(self, now_ms: int) -> "DataVersion":
+        """The version after a change."""
+        return replace(self, timestamp=now_ms, counter=self.counter + 1)
 
 
 class TopicConfig(Body, frozen=True, kw_only=True):
