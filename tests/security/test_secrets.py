@@ -78,9 +78,12 @@ def test_no_peer_writes_a_line_of_its_own_into_the_log(caplog: pytest.LogCapture
         for address in (servers.broker_address, servers.names_address):
             for code in (*RequestCode, 9_999):
                 with Attacker(address) as client:
-                    for body in (beat, FORGED.encode()):
-                        client.send(encode_command(client.request(code, forged_fields, body)))
-                    client.send(encode_frame(FORGED.encode()))
+                    attack = [
+                        encode_command(client.request(code, forged_fields, body))
+                        for body in (beat, FORGED.encode())
+                    ]
+                    # In one piece: the server may close at the first of them, and nobody can write after that.
+                    client.send(b"".join([*attack, encode_frame(FORGED.encode())]))
                     assert client.is_closed_by_the_server()
             for frame in headers().values():
                 with Attacker(address) as client:
