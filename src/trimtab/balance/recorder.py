@@ -1,0 +1,141 @@
+"""The flight recorder of a member: what changed, why, from whom, how long it took, how much was in flight. PURE.
+
+Every member of a group keeps one. It is bounded: the newest events stay, the counts of all stay. What a person sees later in the command line,
+in the dashboard or in a report is drawn from these events and from nothing else.
+"""
+
+from collections import Counter, deque
+from enum import StrEnum
+
+import msgspec
+
+from trimtab.model import MessageQueue, Now
+
+EVENTS_MAX = 1_000
+PUBLISHED_BYTES_MAX = 256 * 1024
+
+
+class Kind(StrEnum):
+    """What can happen to a member and its queues."""
+
+    JOINED = "joined"
+    LEFT = "left"
+    VIEW = "view"
+    """The members or queues that it sees changed."""
+    ACQUIRED = "acquired"
+    """A queue became its holding: lease taken where there are leases, offset read, pull started."""
+    REFUSED = "refused"
+    """A lease that it wanted is held by somebody else."""
+    DRAINING = "draining"
+    RELEASED = "released"
+    """A holding was given up in order: drained, committed, unlocked."""
+    DROPPED = "dropped"
+    """A holding was let go at once, as classic mode does."""
+    TAKEN_OVER = "taken-over"
+    LOST = "lost"
+    """A holding went without a handover: somebody else has the lease."""
+    FENCED = "fenced"
+    """It could not renew a lease in time and stopped handing out messages by itself."""
+    EXPIRED = "expired"
+    """A pull that did not happen for too long; the queue is taken anew."""
+    OFFSET_MOVED = "offset-moved"
+    FELL_BACK = "fell-back"
+    """Foreign members are in the group: classic mode from now on."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened."""
+
+    at_ms: int
+    """Wall time."""
+    kind: str
+    cause: str = ""
+    queue: MessageQueue | None = None
+    other: str = ""
+    """The member that had the queue before, or gets it, where that is known."""
+    offset: int | None = None
+    duration_ms: int | None = None
+    in_flight: int | None = None
+    detail: str = ""
+
+
+class Flight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recorder holds, as it travels: newest events last."""
+
+    group: str
+    client_id: str
+    events: tuple[Event, ...]
+    counts: dict[str, int]
+    left_out: int
+    """How many older events are no longer here."""
+
+
+class Recorder:
+    """See the module's own words."""
+
+    def __init__(self, group: str, client_id: str, *, events_max: int = EVENTS_MAX) -> None:
+        self._group = group
+        self._client_id = client_id
+        self._events: deque[Event] = deque(maxlen=events_max)
+        self._counts: Counter[str] = Counter()
+
+    def record(
+        self,
+        now: Now,
+        kind: Kind,
+        *,
+        cause: str = "",
+        queue: MessageQueue | None = None,
+        other: str = "",
+        offset: int | None = None,
+        duration_ms: int | None = None,
+        in_flight: int | None = None,
+        detail: str = "",
+    ) -> Event:
+        """Keeps an event; it is given back for whoever publishes it."""
+        event = Event(
+            at_ms=now.wall_ms,
+            kind=kind.value,
+            cause=cause,
+            queue=queue,
+            other=other,
+            offset=offset,
+            duration_ms=duration_ms,
+            in_flight=in_flight,
+            detail=detail,
+        )
+        self._events.append(event)
+        self._counts[kind.value] += 1
+        return event
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The newest ones, oldest of them first."""
+        return tuple(self._events)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each kind happened since the member began."""
+        return dict(self._counts)
+
+    def flight(self, *, bytes_max: int = PUBLISHED_BYTES_MAX) -> bytes:
+        """All of it as JSON that fits; the oldest events are left out first."""
+        events = list(self._events)
+        while True:
+            text = msgspec.json.encode(
+                Flight(
+                    group=self._group,
+                    client_id=self._client_id,
+                    events=tuple(events),
+                    counts=dict(self._counts),
+                    left_out=self._counts.total() - len(events),
+                )
+            )
+            if len(text) <= bytes_max or not events:
+                return text
+            del events[: max(1, len(events) // 4)]
+
+
+def read_flight(text: bytes | str) -> Flight:
+    """A recorder's content as another process sent it; whoever calls is ready for `msgspec.DecodeError`."""
+    return msgspec.json.decode(text, type=Flight)
