@@ -35,6 +35,10 @@ class SettingsError(TrimtabError):
     """An option, or two of them together, make no sense."""
 
 
+class AllocationError(TrimtabError):
+    """Queues were to be shared in a view that makes no sense, or a strategy gave something impossible."""
+
+
 class NoRouteError(TrimtabError):
     """No name server knows a broker for the topic."""
 
@@ -71,6 +75,28 @@ class RequestTimeoutError(TrimtabError):
     indeterminate = True
 
 
+class RangeGoneError(TrimtabError):
+    """A part of a queue that was to be read is not there, most likely because retention took it; nothing was passed over."""
+
+    def __init__(self, text: str, *, asked: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(
+            f"{text}; begin at {min_offset} or later, and keep messages longer if they were needed"
+        )
+        self.asked = asked
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+
+
+class RangeUnreachableError(TrimtabError):
+    """A part of a queue could not be read in time; everything before `next_offset` was."""
+
+    retriable = True
+
+    def __init__(self, text: str, *, next_offset: int) -> None:
+        super().__init__(text)
+        self.next_offset = next_offset
+
+
 class MissingExtraError(TrimtabError):
     """A feature needs an optional dependency that is not installed."""
 
@@ -80,6 +106,8 @@ class JavaNotFoundError(TrimtabError):
 
 
 RESPONSE_ERRORS: dict[int, type["ResponseError"]] = {}
+ACL_REFUSAL = "AclException"
+"""Brokers of 4.9 say so in the remark of a system error when the access control refuses."""
 
 
 class ResponseError(TrimtabError):
@@ -201,7 +229,9 @@ class VersionNotSupportedError(ResponseError, code=15, advice="client and server
 
 
 class NoPermissionError(
-    ResponseError, code=16, advice="check the permission of broker, topic, group and user"
+    ResponseError,
+    code=16,
+    advice="check the permission of broker, topic and group, and with ACL the access key, its secret and what it may do",
 ):
     pass
 
@@ -371,4 +401,6 @@ class PolicyNotFoundError(ResponseError, code=3002, advice="create the policy"):
 
 def error_from_response(code: int, *, asked: str, peer: str, remark: str = "") -> ResponseError:
     """The exception for a response code; a code nobody knows becomes `UnknownResponseError`."""
+    if code == SystemFailureError.code and ACL_REFUSAL in remark:
+        return NoPermissionError(asked=asked, peer=peer, remark=remark, code=code)
     return RESPONSE_ERRORS.get(code, UnknownResponseError)(asked=asked, peer=peer, remark=remark, code=code)

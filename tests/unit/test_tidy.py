@@ -22,13 +22,14 @@ ARROWS: dict[str, set[str]] = {
     "sim": {"broker", "names", "client", "io", "balance", "wire"},
     "testing": {"broker", "names", "client", "io", "wire"},
     "testing_pytest": {"testing"},
-    "spark": {"client", "wire"},
+    "blocking": {"client"},
+    "spark": {"client", "io", "wire"},
     "pipelines": {"spark"},
     "dashboard": {"client.admin"},
     "cli": {"client.admin"},
     "model": set(),
     "errors": set(),
-    "settings": set(),
+    "settings": {"wire"},
     "__init__": {"client", "balance", "io"},
     "__main__": {"cli"},
 }
@@ -39,9 +40,10 @@ WITHIN_FUNCTIONS = {"cli", "dashboard", "__init__"}
 PURE = (
     "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",
     "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.prepared", "broker.acl", "broker.acl_addresses", "names.guard", "broker.delays", "broker.polls", "spark.offsets",
+    "spark.problems", "spark.positions", "spark.option_reading", "spark.options", "spark.limits", "spark.losses", "spark.decisions", "spark.lag",
 )  # fmt: skip
 PURE_IMPORTS = {
-    "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "enum",
+    "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum",
     "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
     "struct", "types", "typing", "zlib",
     "lz4", "msgspec", "zstandard",

@@ -1,0 +1,137 @@
+"""`lag`: shares follow what waits and what arrives, in few and bounded moves.
+
+The weight of a queue is the rate at which it must be read to be empty within `drain_s`: what arrives, and its lag spread over that
+time. Free queues go to the least loaded, always, so no queue starves. Then at most `moves_max` queues move from the most to the least
+loaded, and only while somebody is off the mean by more than `tolerance`. A move never makes the receiver as loaded as the giver was, so
+two members never pass a queue to and fro.
+
+It needs to know who holds what. Where nobody can tell, it shares as `sticky` does. Members measure at different moments and may each
+think that another should take a free queue; one that still waits a round later is for whoever gets its lease first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from trimtab.balance.strategies.places import in_turn, queue_place
+from trimtab.balance.strategies.plans import Load, Plan, View, outsider, towards
+from trimtab.balance.strategies.sticky import Sticky, in_order, known_holdings
+from trimtab.errors import SettingsError
+from trimtab.model import MessageQueue
+
+_IDLE_PART = 0.05  # of the mean weight: queues without load are spread too
+
+
+@dataclass(slots=True)
+class _Bin:
+    """A member while the shares are made."""
+
+    member: str
+    rank: int
+    queues: list[MessageQueue]
+    load: float
+
+    def lightness(self) -> tuple[float, int, int]:
+        return self.load, len(self.queues), self.rank
+
+
+class Lag:
+    """Follows lag and arrival, not the number of queues."""
+
+    name = "lag"
+
+    def __init__(self, *, moves_max: int = 2, tolerance: float = 0.2, drain_s: float = 60.0) -> None:
+        """`moves_max` for the whole group in one round; `tolerance` as part of the mean load."""
+        if moves_max < 1:
+            raise SettingsError(f"moves_max is {moves_max}; at least 1 queue a round must be able to move")
+        if not 0 < tolerance <= 1:
+            raise SettingsError(
+                f"tolerance is {tolerance}; it is a part of the mean load, above 0, at most 1"
+            )
+        if not drain_s > 0:
+            raise SettingsError(f"drain_s is {drain_s}; lag is to be worked off in more than 0 s")
+        self._moves_max = moves_max
+        self._tolerance = tolerance
+        self._drain_s = drain_s
+
+    def plan(self, view: View) -> Plan:
+        if view.me not in view.members or not view.queues:
+            return outsider(view)
+        if view.holders is None:
+            return Sticky().plan(view)
+        weights = queue_weights(view.queues, view.loads, self._drain_s)
+        shares = self._shares(view, weights)
+        plan = towards(view, shares[view.me])
+        rescued = [
+            q for q in view.queues if q in view.waiting and q not in view.held and q not in plan.acquire
+        ]
+        return replace(
+            plan,
+            acquire=(*plan.acquire, *in_order(view, rescued)),
+            acquire_max=plan.acquire_max + len(rescued),
+        )
+
+    def _shares(self, view: View, weights: Mapping[MessageQueue, float]) -> dict[str, list[MessageQueue]]:
+        holdings = known_holdings(view)
+        bins = []
+        for rank, member in enumerate(in_turn(view.group, view.members)):
+            queues = holdings[member]
+            bins.append(_Bin(member, rank, queues, sum(weights[queue] for queue in queues)))
+        _place_free(view, bins, weights)
+        mean = sum(weights.values()) / len(bins)
+        # A queue much lighter than most is not worth a handover.
+        least = sorted(weights.values())[len(weights) // 2] / 2
+        for _ in range(self._moves_max):
+            if not self._move_one(bins, weights, mean, least):
+                break
+        return {bin_.member: bin_.queues for bin_ in bins}
+
+    def _move_one(
+        self, bins: list[_Bin], weights: Mapping[MessageQueue, float], mean: float, least: float
+    ) -> bool:
+        taker = min(bins, key=_Bin.lightness)
+        slack = self._tolerance * mean
+        for giver in sorted(bins, key=_Bin.lightness, reverse=True):
+            if giver.load <= mean + slack and taker.load >= mean - slack:
+                return False
+            # The taker must end up clearly below what the giver had: then the queue does not come back.
+            gap = giver.load - taker.load
+            fitting = [queue for queue in giver.queues if least <= weights[queue] < gap - slack / 2]
+            if fitting:
+                _move(giver, taker, _closest(fitting, weights, gap / 2), weights)
+                return True
+        return False
+
+
+def queue_weights(
+    queues: Iterable[MessageQueue], loads: Mapping[MessageQueue, Load], drain_s: float
+) -> dict[MessageQueue, float]:
+    """Messages a second that each queue needs, never 0. A queue nobody measured counts as an average one."""
+    wanted = {queue: loads.get(queue) for queue in queues}
+    known = {q: max(0, at.lag) / drain_s + max(0.0, at.arriving_per_s) for q, at in wanted.items() if at}
+    mean = sum(known.values()) / len(known) if known else 0.0
+    if mean == 0:
+        return dict.fromkeys(wanted, 1.0)
+    return {queue: max(known.get(queue, mean), mean * _IDLE_PART) for queue in wanted}
+
+
+def _place_free(view: View, bins: list[_Bin], weights: Mapping[MessageQueue, float]) -> None:
+    """The heaviest first, each to the least loaded."""
+    held = {queue for bin_ in bins for queue in bin_.queues}
+    free = [queue for queue in view.queues if queue not in held]
+    for queue in sorted(free, key=lambda queue: (-weights[queue], queue_place(queue))):
+        taker = min(bins, key=_Bin.lightness)
+        taker.queues.append(queue)
+        taker.load += weights[queue]
+
+
+def _closest(
+    queues: list[MessageQueue], weights: Mapping[MessageQueue, float], wanted: float
+) -> MessageQueue:
+    return min(queues, key=lambda queue: (abs(wanted - weights[queue]), queue_place(queue)))
+
+
+def _move(giver: _Bin, taker: _Bin, queue: MessageQueue, weights: Mapping[MessageQueue, float]) -> None:
+    giver.queues.remove(queue)
+    giver.load -= weights[queue]
+    taker.queues.append(queue)
+    taker.load += weights[queue]

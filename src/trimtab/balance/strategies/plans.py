@@ -1,0 +1,125 @@
+"""Sharing with leases: what a member knows, and what it should do about it.
+
+A strategy for leases (a `Planner`) does not name my whole share out of nothing. It looks at what I hold and says what to keep, what to
+give up, and which queues to try to lock, in which order and how many. The lock table at the brokers arbitrates, so members may be
+mistaken about each other without harm. A planner sees the queues of **all** topics of the group at once: shares are even in total.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+from trimtab.balance.order import sorted_names, sorted_queues
+from trimtab.balance.strategies.base import Strategy
+from trimtab.errors import AllocationError
+from trimtab.model import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What waits in a queue for the group, and what comes in."""
+
+    lag: int
+    arriving_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The group as I see it."""
+
+    group: str
+    me: str
+    queues: tuple[MessageQueue, ...]
+    members: tuple[str, ...]
+    held: frozenset[MessageQueue] = frozenset()
+    """What I hold. A queue that is no longer among `queues` is given up."""
+    holders: Mapping[MessageQueue, str] | None = None
+    """Who holds what, where somebody can tell: then moves are the fewest possible. None: leases alone."""
+    refused: frozenset[MessageQueue] = frozenset()
+    """Queues whose lease somebody else had when I last asked; they are tried last."""
+    waiting: frozenset[MessageQueue] = frozenset()
+    """Queues that nobody held now nor when I last looked, as far as `holders` tells."""
+    loads: Mapping[MessageQueue, Load] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        if not self.me:
+            raise AllocationError(f"a plan was asked in group {self.group} for an empty client id")
+        for what, given in (("member", self.members), ("queue", self.queues)):
+            if len(set(given)) != len(given):
+                raise AllocationError(
+                    f"group {self.group}: {what} {_first_double(given)} is listed twice; "
+                    + ("every client needs an id of its own" if what == "member" else "look at the routes")
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now. `keep` and `give_up` together are what I hold."""
+
+    keep: tuple[MessageQueue, ...]
+    give_up: tuple[MessageQueue, ...] = ()
+    acquire: tuple[MessageQueue, ...] = ()
+    """Queues to try, the best first. Somebody else may have them."""
+    acquire_max: int = 0
+    """Stop trying after so many were granted."""
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether I have what I should have."""
+        return not self.give_up and self.acquire_max == 0
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """A strategy for groups with leases."""
+
+    @property
+    def name(self) -> str:
+        """As options, logs and reports call it."""
+
+    def plan(self, view: View) -> Plan:
+        """What I should keep, give up and try to get."""
+
+
+class Planned:
+    """Any plain strategy, used with leases: the share of all topics together is what to have."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    @property
+    def name(self) -> str:
+        return self._strategy.name
+
+    def plan(self, view: View) -> Plan:
+        if view.me not in view.members or not view.queues:
+            return outsider(view)
+        queues, members = sorted_queues(view.queues), sorted_names(view.members)
+        return towards(view, self._strategy.allocate(view.group, view.me, queues, members))
+
+
+def towards(view: View, share: Iterable[MessageQueue]) -> Plan:
+    """The plan that leads from what I hold to exactly this share; refused queues last."""
+    wanted = dict.fromkeys(share)
+    missing = sorted((queue for queue in wanted if queue not in view.held), key=view.refused.__contains__)
+    return Plan(
+        keep=tuple(queue for queue in wanted if queue in view.held),
+        give_up=sorted_queues(queue for queue in view.held if queue not in wanted),
+        acquire=tuple(missing),
+        acquire_max=len(missing),
+    )
+
+
+def outsider(view: View) -> Plan:
+    """Who is not in the member list holds nothing; a group without queues neither."""
+    return Plan(keep=(), give_up=sorted_queues(view.held))
+
+
+def _first_double(items: Iterable[object]) -> object:
+    seen = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    raise AssertionError("asked for a double where there is none")

@@ -1,0 +1,109 @@
+"""`sticky`: keep what you hold up to your quota, give up only the surplus, take free queues until the quota is full.
+
+With leases alone nobody knows the others' holdings. All agree on the quotas, since these follow from the view. Moves: the fewest
+possible, plus at most one for each member whose right to an odd queue changed. Where it is known who holds what, everybody computes the
+same whole assignment, with exactly the fewest moves.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from trimtab.balance.order import sorted_queues
+from trimtab.balance.strategies.places import in_turn, member_place, queue_place
+from trimtab.balance.strategies.plans import Plan, View, outsider, towards
+from trimtab.balance.strategies.quotas import even_quotas, fewest_moves_quotas
+from trimtab.model import MessageQueue
+
+
+class Sticky:
+    """Even shares with as few moves as what is known allows. The default with leases."""
+
+    name = "sticky"
+
+    def plan(self, view: View) -> Plan:
+        if view.me not in view.members or not view.queues:
+            return outsider(view)
+        if view.holders is None:
+            quotas = even_quotas(view.group, view.members, len(view.queues))
+            return up_to(view, quotas[view.me])
+        holdings = known_holdings(view)
+        counts = {member: len(queues) for member, queues in holdings.items()}
+        quotas = fewest_moves_quotas(view.group, view.members, len(view.queues), counts)
+        return towards(view, settled(view, holdings, quotas)[view.me])
+
+
+def up_to(view: View, quota: int) -> Plan:
+    """What to do with leases alone to come to the quota."""
+    mine = [queue for queue in view.queues if queue in view.held]
+    if len(mine) > quota:
+        mine = in_order(view, mine)
+    keep, surplus = mine[:quota], mine[quota:]
+    missing = quota - len(keep)
+    others = [queue for queue in view.queues if queue not in view.held] if missing else []
+    return Plan(
+        keep=tuple(keep),
+        give_up=(*sorted_queues(view.held.difference(view.queues)), *surplus),
+        acquire=tuple(in_order(view, others, keep)),
+        acquire_max=min(missing, len(others)),
+    )
+
+
+def in_order(
+    view: View, queues: Iterable[MessageQueue], beside: Iterable[MessageQueue] = ()
+) -> list[MessageQueue]:
+    """Queues as this member likes them: free ones first, topics in turn, and within a topic in an order of its own.
+
+    The order differs from member to member, so that they do not all run after the same free queue. Topics take turns so that a member's
+    queues are of all topics, as far as that costs no move; what it has `beside` counts.
+    """
+    mine = member_place(view.group, view.me)
+    liked = sorted(queues, key=lambda queue: (queue in view.refused, queue_place(queue) ^ mine))
+    turns = Counter(queue.topic for queue in beside)
+    ranks = []
+    for queue in liked:
+        ranks.append((queue in view.refused, turns[queue.topic]))
+        turns[queue.topic] += 1
+    return [liked[at] for at in sorted(range(len(liked)), key=ranks.__getitem__)]
+
+
+def known_holdings(view: View) -> dict[str, list[MessageQueue]]:
+    """What each member holds. Of my own holdings I know best."""
+    holders: Mapping[MessageQueue, str] = view.holders or {}
+    holdings: dict[str, list[MessageQueue]] = {member: [] for member in view.members}
+    for queue in view.queues:
+        holder = view.me if queue in view.held else holders.get(queue)
+        if holder in holdings and (holder != view.me or queue in view.held):
+            holdings[holder].append(queue)
+    return holdings
+
+
+def settled(
+    view: View, holdings: Mapping[str, list[MessageQueue]], quotas: Mapping[str, int]
+) -> dict[str, list[MessageQueue]]:
+    """Everybody's share: the quotas reached from the holdings with the fewest moves. Quotas add up to the queues."""
+    shares = {member: _stays(queues, quotas[member]) for member, queues in holdings.items()}
+    kept = {queue for queues in shares.values() for queue in queues}
+    loose = [queue for queue in view.queues if queue not in kept]
+    loose.sort(key=lambda queue: (queue.topic, queue_place(queue)))
+    # Dealt in rounds along the topics, so that the queues of one topic do not all go to one member.
+    wanting = in_turn(view.group, tuple(view.members))
+    at = 0
+    while at < len(loose):
+        wanting = [member for member in wanting if len(shares[member]) < quotas[member]]
+        assert wanting, "the quotas are smaller than the queues"
+        for member, queue in zip(wanting, loose[at:], strict=False):
+            shares[member].append(queue)
+        at += len(wanting)
+    return shares
+
+
+def _stays(queues: list[MessageQueue], quota: int) -> list[MessageQueue]:
+    """Which ones a member with too many keeps: as even over the topics as can be."""
+    if len(queues) <= quota:
+        return list(queues)
+    by_topic: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in sorted(queues, key=queue_place):
+        by_topic[queue.topic].append(queue)
+    ranked = [(rank, topic, queue) for topic, found in by_topic.items() for rank, queue in enumerate(found)]
+    ranked.sort(key=lambda item: item[:2])
+    return [queue for _, _, queue in ranked[:quota]]
