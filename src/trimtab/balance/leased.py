@@ -1,0 +1,613 @@
+"""Leased handover: a queue is read only while its lease is held, and given up in order. PURE.
+
+    take:  ASKING (lock it) -> STARTING (where to read from?) -> HELD
+    leave: HELD -> DRAINING (running handlers finish) -> COMMITTING (the offset is at the broker) -> unlocked, gone
+    lapse: HELD -> (not trusted for a while, granted again) -> RECHECKING (did anybody else hold it meanwhile?) -> HELD, or STARTING anew
+
+Events come in with the time, effects go out; the client and the simulator do them and report back. The planner says how many queues
+this member should have and which it likes; the lock table of the brokers arbitrates, so members may see different views without
+harm: a queue is with nobody for a moment, never with two. `trust.py` says how long a lease may be relied on, `takeover.py` when those of a member
+that is gone may be ended. `may_hand_out` is asked before every single message.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trimtab.balance.leased_effects import (
+    Abandon,
+    Acquire,
+    Commit,
+    Drain,
+    Evict,
+    Happened,
+    LeasedEffect,
+    LookAtMembers,
+    Question,
+    Recheck,
+    Renew,
+    Unlock,
+)
+from trimtab.balance.peers import Peers
+from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
+from trimtab.balance.recorder import Kind
+from trimtab.balance.strategies.plans import Load, Plan, Planner, View
+from trimtab.balance.takeover import LOOK_EVERY_MS, Absences
+from trimtab.balance.trust import RENEW_EVERY_MS, Trust
+from trimtab.errors import AllocationError
+from trimtab.model import MessageQueue
+
+SWEEP_EVERY_MS: Final = 50
+"""How soon queues that others had are asked for again, while the group is in motion."""
+CALM_SWEEP_EVERY_MS: Final = 2_000
+MOTION_MS: Final = 20_000
+"""So long after a change of the view somebody may still be handing over."""
+SWEEP_REQUESTS_MAX: Final = 1
+"""How many requests to one broker a look at all queues may take."""
+DRAIN_MS_MAX: Final = 30_000
+COMMIT_AGAIN_MS: Final = 200
+NEVER_MS: Final = 2**62
+TICK_MS: Final = 25
+"""How often `on_tick` should be called."""
+
+
+class Phase(enum.Enum):
+    """Where a queue is on its way to this member or away from it."""
+
+    ASKING = "asking"
+    STARTING = "starting"
+    HELD = "held"
+    RECHECKING = "rechecking"
+    DRAINING = "draining"
+    COMMITTING = "committing"
+
+
+@dataclass(slots=True)
+class Holding:
+    """One queue of this member; `asked` is the question whose answer it waits for."""
+
+    queue: MessageQueue
+    phase: Phase
+    since_ms: int
+    asked: Question | None = None
+    is_fenced: bool = False
+    leaving_since_ms: int = 0
+    cause: str = ""
+
+
+class LeasedRebalance:
+    """One member of one group. See the module's own words."""
+
+    def __init__(
+        self,
+        group: str,
+        client_id: str,
+        planner: Planner,
+        *,
+        has_new_id: bool = True,
+        drain_ms_max: int = DRAIN_MS_MAX,
+    ) -> None:
+        self.group = group
+        self.client_id = client_id
+        self.planner = planner
+        self.trust = Trust(has_new_id=has_new_id)
+        self._drain_ms_max = drain_ms_max
+        self._peers = Peers(client_id)
+        self._absences = Absences()
+        self._queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._holders: Mapping[MessageQueue, str] | None = None
+        self._loads: Mapping[MessageQueue, Load] = {}
+        self._holdings: dict[MessageQueue, Holding] = {}
+        self._refused: set[MessageQueue] = set()
+        self._unlocking: set[MessageQueue] = set()
+        self._asked: dict[tuple[type[Question], str], Question] = {}
+        """Questions to brokers that are not answered yet: one of a kind and broker at a time."""
+        self._renewed_ms: dict[str, int] = {}
+        self._looked_ms: dict[str, int] = {}
+        self._sweep_ms = 0
+        self._moved_ms = 0
+        self._told: dict[str, tuple[MessageQueue, ...]] = {}
+        self._cause = "start"
+        self._is_stopping = False
+        self._has_left = False
+
+    def __repr__(self) -> str:
+        phases = [holding.phase.value for holding in self._holdings.values()]
+        counts = ", ".join(f"{phase}={phases.count(phase)}" for phase in dict.fromkeys(phases))
+        return f"<LeasedRebalance {self.group} {self.client_id} {counts or 'nothing'}>"
+
+    # --- what is so -------------------------------------------------------------------------------------------
+
+    def holding(self, queue: MessageQueue) -> Holding | None:
+        """The queue's state, if it has any."""
+        return self._holdings.get(queue)
+
+    def held(self, topic: str | None = None) -> tuple[MessageQueue, ...]:
+        """The queues that are read now."""
+        return tuple(
+            queue
+            for queue, holding in self._holdings.items()
+            if holding.phase is Phase.HELD and topic in (None, queue.topic)
+        )
+
+    def may_hand_out(self, queue: MessageQueue, now_ms: int) -> bool:
+        """Whether a handler may be started for a message of the queue."""
+        holding = self._holdings.get(queue)
+        return holding is not None and holding.phase is Phase.HELD and self.trust.is_trusted(queue, now_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held and nothing is on its way."""
+        return not self._holdings and not self._unlocking
+
+    # --- views ------------------------------------------------------------------------------------------------
+
+    def on_view(
+        self,
+        queues: Mapping[str, Iterable[MessageQueue]],
+        members: Iterable[str],
+        now_ms: int,
+        *,
+        stable: Iterable[str] = (),
+        holders: Mapping[MessageQueue, str] | None = None,
+        cause: str = "",
+    ) -> list[LeasedEffect]:
+        """The group's topics and members as they are seen now. `stable` members keep their ids over a restart."""
+        before = self._queues, self._peers.counted
+        self._queues = {topic: tuple(found) for topic, found in queues.items()}
+        self._holders = holders
+        change = self._peers.on_seen(members, stable, now_ms)
+        effects: list[LeasedEffect] = []
+        if before != (self._queues, self._peers.counted):
+            self._moved_ms, self._sweep_ms = now_ms, now_ms
+            self._refused.clear()
+            self._cause = cause or change or "the queues changed"
+            effects.append(Happened(Kind.VIEW, cause=self._cause, detail=self._view_in_words()))
+        return effects + self._act(now_ms)
+
+    def on_loads(self, loads: Mapping[MessageQueue, Load], now_ms: int) -> list[LeasedEffect]:
+        """What waits in the queues and what comes in, for planners that look at it."""
+        self._loads = loads
+        return self._act(now_ms)
+
+    def on_tick(self, now_ms: int) -> list[LeasedEffect]:
+        """Time passed: renewals, fences, looks at who is there, queues that may have become free."""
+        effects: list[LeasedEffect] = []
+        effects += self._fences(now_ms)
+        effects += self._renewals(now_ms)
+        effects += self._looks(now_ms)
+        effects += self._overdue(now_ms)
+        if self._peers.on_tick(now_ms):
+            self._moved_ms, self._sweep_ms = now_ms, now_ms
+            self._cause = "a member did not come back"
+        if now_ms >= self._sweep_ms:
+            effects += self._act(now_ms)
+        return effects
+
+    def on_stop(self, now_ms: int) -> list[LeasedEffect]:
+        """Give everything up in order, and take nothing more."""
+        self._is_stopping = True
+        self._cause = "stop"
+        return self._act(now_ms)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether no handler is at work any more."""
+        return all(holding.phase is Phase.COMMITTING for holding in self._holdings.values())
+
+    def on_farewell(self) -> None:
+        """The brokers list this member no longer: nothing is renewed, so what is held ends by itself before others may end it."""
+        self._has_left = True
+
+    # --- deciding ---------------------------------------------------------------------------------------------
+
+    def _act(self, now_ms: int) -> list[LeasedEffect]:
+        try:
+            plan = self._plan()
+        except AllocationError as error:
+            self._sweep_ms = now_ms + CALM_SWEEP_EVERY_MS
+            return [ShareFailed("", self.planner.name, str(error))]
+        effects: list[LeasedEffect] = []
+        for queue in plan.give_up:
+            effects += self._leave(self._holdings[queue], now_ms)
+        effects += self._acquire(plan, now_ms)
+        return effects + self._changes()
+
+    def _plan(self) -> Plan:
+        held = [
+            queue
+            for queue, holding in self._holdings.items()
+            if holding.phase in (Phase.HELD, Phase.STARTING, Phase.RECHECKING)
+        ]
+        if self._is_stopping or not self._queues:
+            return Plan(keep=(), give_up=tuple(held))
+        return self.planner.plan(
+            View(
+                group=self.group,
+                me=self.client_id,
+                queues=tuple(queue for queues in self._queues.values() for queue in queues),
+                members=self._peers.counted,
+                held=frozenset(held),
+                holders=self._holders,
+                refused=frozenset(self._refused),
+                loads=self._loads,
+            )
+        )
+
+    def _acquire(self, plan: Plan, now_ms: int) -> list[LeasedEffect]:
+        asking = sum(holding.phase is Phase.ASKING for holding in self._holdings.values())
+        missing = plan.acquire_max - asking
+        if missing <= 0:
+            self._sweep_ms = NEVER_MS
+            return []
+        untried = [queue for queue in plan.acquire if queue not in self._refused]
+        if not untried:
+            # Everybody else has them. Somebody may be handing over, so ask again: soon while the group moves, seldom after that.
+            self._refused.clear()
+            in_motion = now_ms - self._moved_ms < MOTION_MS
+            self._sweep_ms = now_ms + (SWEEP_EVERY_MS if in_motion else CALM_SWEEP_EVERY_MS)
+            return []
+        self._sweep_ms = now_ms + SWEEP_EVERY_MS
+        return self._ask_for(untried, missing, len(plan.acquire), now_ms)
+
+    def _ask_for(
+        self, queues: Iterable[MessageQueue], missing: int, candidates: int, now_ms: int
+    ) -> list[LeasedEffect]:
+        """Asks for as many as are missing; for more, if looking at all would else take too many requests."""
+        most = max(missing, candidates // SWEEP_REQUESTS_MAX)
+        chosen: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            broker = queue.broker_name
+            is_loose = queue not in self._holdings and queue not in self._unlocking
+            is_free = is_loose and (Acquire, broker) not in self._asked
+            if most and is_free and self.trust.may_ask(broker, now_ms):
+                chosen[broker].append(queue)
+                most -= 1
+        effects: list[LeasedEffect] = []
+        for broker, asked in chosen.items():
+            question = Acquire(broker, tuple(asked))
+            self._asked[Acquire, broker] = question
+            for queue in asked:
+                self._holdings[queue] = Holding(queue, Phase.ASKING, now_ms, question, cause=self._cause)
+            effects.append(question)
+        return effects
+
+    # --- taking -----------------------------------------------------------------------------------------------
+
+    def on_acquired(
+        self, question: Acquire, granted: Iterable[MessageQueue], sent_ms: int, now_ms: int
+    ) -> list[LeasedEffect]:
+        """What the broker granted of what was asked for at `sent_ms`."""
+        self._answered(question)
+        granted_now = set(granted)
+        surplus: list[MessageQueue] = []
+        effects: list[LeasedEffect] = []
+        room = self._room()
+        for queue in question.queues:
+            holding = self._holdings.get(queue)
+            if holding is None or holding.asked is not question:
+                continue
+            del self._holdings[queue]
+            if queue not in granted_now:
+                self._refused.add(queue)
+            elif room > 0 and self.trust.on_granted(queue, sent_ms):
+                room -= 1
+                effects.append(self._begin(holding))
+            else:
+                surplus.append(queue)
+        if surplus:
+            effects.append(self._unlock(question.broker_name, *surplus))
+        return effects + self._act(now_ms)
+
+    def _room(self) -> int:
+        """How many of the queues that are asked for now are wanted."""
+        if self._is_stopping:
+            return 0
+        try:
+            return self._plan().acquire_max
+        except AllocationError:
+            return 0
+
+    def _begin(self, holding: Holding) -> ReadStart:
+        question = ReadStart(holding.queue)
+        holding.phase, holding.asked = Phase.STARTING, question
+        self._holdings[holding.queue] = holding
+        return question
+
+    def on_start(self, question: ReadStart, offset: int, now_ms: int) -> list[LeasedEffect]:
+        """Where to read from; a negative offset: not now."""
+        holding = self._holdings.get(question.queue)
+        if holding is None or holding.asked is not question:
+            return []
+        if offset < 0:
+            self._forget(holding)
+            self._refused.add(holding.queue)
+            return [self._unlock(holding.queue.broker_name, holding.queue)]
+        took_ms = now_ms - holding.since_ms
+        holding.phase, holding.asked, holding.since_ms = Phase.HELD, None, now_ms
+        happened = Happened(
+            Kind.ACQUIRED, cause=holding.cause, queue=holding.queue, offset=offset, duration_ms=took_ms
+        )
+        return [StartPull(question.queue, offset), happened, *self._changes()]
+
+    # --- leaving ----------------------------------------------------------------------------------------------
+
+    def _leave(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
+        if holding.phase is Phase.STARTING:
+            self._forget(holding)
+            return [self._unlock(holding.queue.broker_name, holding.queue)]
+        question = Drain(holding.queue)
+        holding.phase, holding.asked = Phase.DRAINING, question
+        holding.leaving_since_ms, holding.cause = now_ms, self._cause
+        return [question, Happened(Kind.DRAINING, cause=self._cause, queue=holding.queue)]
+
+    def on_drained(self, question: Drain, now_ms: int) -> list[LeasedEffect]:
+        """No handler runs for the queue any more."""
+        holding = self._holdings.get(question.queue)
+        if holding is None or holding.asked is not question:
+            return []
+        return self._commit(holding, now_ms)
+
+    def _commit(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
+        if not self.trust.is_trusted(holding.queue, now_ms):
+            return self._lose(
+                holding, Kind.FENCED, "the lease could not be renewed while the queue was given up"
+            )
+        question = Commit(holding.queue)
+        holding.phase, holding.asked = Phase.COMMITTING, question
+        return [question]
+
+    def on_committed(self, question: Commit, *, is_written: bool, now_ms: int) -> list[LeasedEffect]:
+        """Whether the offset is at the broker. If not, it is tried again while the lease is trusted."""
+        holding = self._holdings.get(question.queue)
+        if holding is None or holding.asked is not question:
+            return []
+        if not is_written:
+            holding.asked, holding.since_ms = None, now_ms
+            return []
+        self._forget(holding)
+        self._sweep_ms = now_ms
+        released = Happened(
+            Kind.RELEASED,
+            cause=holding.cause,
+            queue=holding.queue,
+            duration_ms=now_ms - holding.leaving_since_ms,
+        )
+        return [self._unlock(holding.queue.broker_name, holding.queue), released, *self._changes()]
+
+    def _unlock(self, broker_name: str, *queues: MessageQueue) -> Unlock:
+        self._unlocking.update(queues)
+        return Unlock(broker_name, queues)
+
+    def on_unlocked(self, question: Unlock, now_ms: int) -> list[LeasedEffect]:
+        """The broker knows, or will not hear of it any more."""
+        self._unlocking.difference_update(question.queues)
+        self._refused.difference_update(question.queues)
+        self._sweep_ms = min(self._sweep_ms, now_ms + SWEEP_EVERY_MS)
+        return []
+
+    def _overdue(self, now_ms: int) -> list[LeasedEffect]:
+        """Handlers that do not end, and commits to be tried again."""
+        effects: list[LeasedEffect] = []
+        for holding in list(self._holdings.values()):
+            if holding.phase is Phase.DRAINING and now_ms - holding.leaving_since_ms > self._drain_ms_max:
+                effects += self._commit(holding, now_ms)
+            elif holding.asked is None and holding.phase is Phase.COMMITTING:
+                is_due = now_ms - holding.since_ms >= COMMIT_AGAIN_MS
+                effects += self._commit(holding, now_ms) if is_due else []
+        return effects
+
+    def _lose(self, holding: Holding, kind: Kind, cause: str) -> list[LeasedEffect]:
+        self._forget(holding)
+        return [Abandon(holding.queue), Happened(kind, cause=cause, queue=holding.queue), *self._changes()]
+
+    def _forget(self, holding: Holding) -> None:
+        del self._holdings[holding.queue]
+        self.trust.forget(holding.queue)
+
+    def on_moved(self, queue: MessageQueue, now_ms: int) -> list[LeasedEffect]:
+        """The queue's offset was set elsewhere: give it up in order, which writes the new one, and take it anew from there."""
+        holding = self._holdings.get(queue)
+        if holding is None or holding.phase is not Phase.HELD:
+            return []
+        self._cause = "its offset was set elsewhere"
+        self._sweep_ms = now_ms
+        return self._leave(holding, now_ms)
+
+    # --- leases -----------------------------------------------------------------------------------------------
+
+    def _renewals(self, now_ms: int) -> list[LeasedEffect]:
+        due: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue, holding in self._holdings.items():
+            if holding.phase is not Phase.ASKING and not self._has_left:
+                due[queue.broker_name].append(queue)
+        effects: list[LeasedEffect] = []
+        for broker, queues in due.items():
+            is_soon = now_ms - self._renewed_ms.get(broker, -RENEW_EVERY_MS) < RENEW_EVERY_MS
+            if is_soon or (Renew, broker) in self._asked or not self.trust.may_ask(broker, now_ms):
+                continue
+            question = Renew(broker, tuple(queues))
+            self._asked[Renew, broker] = question
+            self._renewed_ms[broker] = now_ms
+            effects.append(question)
+        return effects
+
+    def on_renewed(
+        self, question: Renew, granted: Iterable[MessageQueue], sent_ms: int, now_ms: int
+    ) -> list[LeasedEffect]:
+        """What the broker still grants. The rest is somebody else's."""
+        self._answered(question)
+        granted_now = set(granted)
+        effects: list[LeasedEffect] = []
+        for queue in question.queues:
+            holding = self._holdings.get(queue)
+            if holding is None or holding.phase is Phase.ASKING:
+                # Given up while the answer travelled: the renewal may have locked it again after the unlock.
+                is_loose = queue in granted_now and holding is None and queue not in self._unlocking
+                effects += [self._unlock(question.broker_name, queue)] if is_loose else []
+            elif queue in granted_now:
+                effects += self._renewed(holding, sent_ms, now_ms)
+            else:
+                effects += self._lose(holding, Kind.LOST, "another member has the lease")
+                self._sweep_ms = now_ms
+        return effects
+
+    def _renewed(self, holding: Holding, sent_ms: int, now_ms: int) -> list[LeasedEffect]:
+        has_lapsed = not self.trust.is_trusted(holding.queue, now_ms)
+        if not self.trust.on_granted(holding.queue, sent_ms) or not has_lapsed:
+            return []
+        if holding.phase is not Phase.HELD:
+            return []
+        # Somebody else may have had the queue, and given it back, while this member did not trust its lease.
+        question = Recheck(holding.queue)
+        holding.phase, holding.asked = Phase.RECHECKING, question
+        return [question]
+
+    def on_rechecked(self, question: Recheck, *, is_unchanged: bool, now_ms: int) -> list[LeasedEffect]:
+        """Whether the group's offset is still this member's own word. If so it goes on, else it begins anew."""
+        holding = self._holdings.get(question.queue)
+        if holding is None or holding.asked is not question:
+            return []
+        if is_unchanged:
+            holding.phase, holding.asked = Phase.HELD, None
+            return self._act(now_ms)
+        holding.since_ms, holding.cause = now_ms, "another member held it meanwhile"
+        lost = Happened(Kind.LOST, cause=holding.cause, queue=holding.queue)
+        return [Abandon(holding.queue), lost, self._begin(holding)]
+
+    def _fences(self, now_ms: int) -> list[LeasedEffect]:
+        effects: list[LeasedEffect] = []
+        for queue, holding in self._holdings.items():
+            if holding.phase is not Phase.HELD:
+                continue
+            is_fenced = not self.trust.is_trusted(queue, now_ms)
+            if is_fenced and not holding.is_fenced:
+                effects.append(Happened(Kind.FENCED, cause="the lease could not be renewed", queue=queue))
+            holding.is_fenced = is_fenced
+        return effects
+
+    def on_listed(self, broker_name: str, now_ms: int) -> list[LeasedEffect]:
+        """The broker acknowledged a heartbeat of this member."""
+        self.trust.on_listed(broker_name, now_ms)
+        return self._act(now_ms) if now_ms >= self._sweep_ms else []
+
+    def on_connection_lost(self, broker_name: str, now_ms: int) -> list[LeasedEffect]:
+        """The connection to the broker is gone; its leases are not trusted until they are renewed over a new one."""
+        self.trust.on_lost(broker_name, now_ms)
+        self._peers.on_broker_lost(now_ms)
+        self._renewed_ms.pop(broker_name, None)
+        return self._fences(now_ms)
+
+    # --- members that are gone --------------------------------------------------------------------------------
+
+    def _looks(self, now_ms: int) -> list[LeasedEffect]:
+        effects: list[LeasedEffect] = []
+        for broker in self._absences.brokers():
+            is_soon = now_ms - self._looked_ms.get(broker, -LOOK_EVERY_MS) < LOOK_EVERY_MS
+            if is_soon or (LookAtMembers, broker) in self._asked:
+                continue
+            question = LookAtMembers(broker)
+            self._asked[LookAtMembers, broker] = question
+            self._looked_ms[broker] = now_ms
+            effects.append(question)
+        return effects
+
+    def on_members(
+        self,
+        question: LookAtMembers | None,
+        broker_name: str,
+        members: Iterable[str],
+        sent_ms: int,
+        now_ms: int,
+    ) -> list[LeasedEffect]:
+        """A broker's list of the group, asked for at `sent_ms`; by this machine's question or for a view."""
+        if question is not None:
+            self._answered(question)
+        gone = self._absences.on_members(broker_name, members, sent_ms, now_ms)
+        effects: list[LeasedEffect] = []
+        for member in gone:
+            if member in self._peers.counted or (Evict, broker_name) in self._asked:
+                continue
+            if not self._room():
+                self._absences.on_ended(broker_name, member)  # I need nothing of it; who does will see to it
+                continue
+            there = tuple(
+                queue
+                for queues in self._queues.values()
+                for queue in queues
+                if queue.broker_name == broker_name and not self._has(queue)
+            )
+            evict = Evict(broker_name, member, there)
+            self._asked[Evict, broker_name] = evict
+            effects.append(evict)
+        return effects
+
+    def _has(self, queue: MessageQueue) -> bool:
+        holding = self._holdings.get(queue)
+        return holding is not None and holding.phase is not Phase.ASKING
+
+    def on_evicted(self, question: Evict, now_ms: int) -> list[LeasedEffect]:
+        """The broker has unlocked what the one that is gone had."""
+        self._answered(question)
+        self._absences.on_ended(question.broker_name, question.member)
+        self._refused.clear()
+        self._moved_ms, self._sweep_ms = now_ms, now_ms
+        self._cause = f"{question.member} is gone"
+        happened = Happened(Kind.TAKEN_OVER, cause=self._cause, other=question.member)
+        return [happened, *self._act(now_ms)]
+
+    def on_failed(self, question: Question, now_ms: int) -> list[LeasedEffect]:
+        """A question got no answer, or an error: it is asked again when its time has come."""
+        if isinstance(question, Acquire):
+            return self.on_acquired(question, (), now_ms, now_ms)
+        if isinstance(question, ReadStart):
+            return self.on_start(question, -1, now_ms)
+        if isinstance(question, Commit):
+            return self.on_committed(question, is_written=False, now_ms=now_ms)
+        if isinstance(question, Unlock):
+            return self.on_unlocked(question, now_ms)
+        if isinstance(question, Recheck):
+            return self.on_rechecked(question, is_unchanged=False, now_ms=now_ms)
+        self._answered(question)
+        return []
+
+    # --- telling ----------------------------------------------------------------------------------------------
+
+    def _answered(self, question: Question) -> None:
+        if not isinstance(question, (Acquire, Renew, LookAtMembers, Evict)):
+            return
+        key = type(question), question.broker_name
+        if self._asked.get(key) is question:
+            del self._asked[key]
+
+    def _changes(self) -> list[LeasedEffect]:
+        """One line for each topic whose holdings changed, once nothing of it is on its way."""
+        on_its_way = {
+            queue.topic
+            for queue, holding in self._holdings.items()
+            if holding.phase not in (Phase.ASKING, Phase.HELD)
+        }
+        effects: list[LeasedEffect] = []
+        for topic in {*self._queues, *self._told}:
+            mine = self.held(topic)
+            if topic in on_its_way or set(mine) == set(self._told.get(topic, ())):
+                continue
+            self._told[topic] = mine
+            effects.append(
+                Changed(
+                    strategy=self.planner.name,
+                    group=self.group,
+                    topic=topic,
+                    client_id=self.client_id,
+                    queue_count=len(self._queues.get(topic, ())),
+                    member_count=len(self._peers.counted),
+                    mine=mine,
+                )
+            )
+        return effects
+
+    def _view_in_words(self) -> str:
+        count = sum(len(queues) for queues in self._queues.values())
+        return f"{count} queues, {len(self._peers.counted)} members"

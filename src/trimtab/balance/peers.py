@@ -1,0 +1,69 @@
+"""The members of a group as one of them counts them. PURE.
+
+One that keeps its id over a restart is counted on for a while after it was last seen: a restart is not a change of membership, so nobody
+takes its queues and it finds them as it left them. And when a broker is gone, its list is empty for a moment after it has come back: those who were
+there before are given time to say so again. A member always counts itself.
+"""
+
+from collections.abc import Iterable
+
+from trimtab.balance.order import sorted_names
+
+RESTART_GRACE_MS = 30_000
+BROKER_RETURN_GRACE_MS = 10_000
+
+
+class Peers:
+    """See the module's own words."""
+
+    def __init__(self, me: str) -> None:
+        self._me = me
+        self._present: frozenset[str] = frozenset()
+        self._stable_seen_ms: dict[str, int] = {}
+        self._awaited_until_ms: dict[str, int] = {}
+        self.counted: tuple[str, ...] = ()
+        """Those among whom the queues are shared, in order."""
+
+    def on_seen(self, members: Iterable[str], stable: Iterable[str], now_ms: int) -> str:
+        """The members as the brokers list them; what changed, in words, or nothing."""
+        before = set(self.counted)
+        self._present = frozenset(members)
+        for member in stable:
+            if member in self._present:
+                self._stable_seen_ms[member] = now_ms
+        self._count(now_ms)
+        joined, left = set(self.counted) - before, before - set(self.counted)
+        parts = [f"{_some(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
+        return ", ".join(parts)
+
+    def on_broker_lost(self, now_ms: int) -> None:
+        """A broker lost its connections; whoever is counted now is awaited for a while."""
+        for member in self.counted:
+            self._awaited_until_ms[member] = now_ms + BROKER_RETURN_GRACE_MS
+
+    def on_tick(self, now_ms: int) -> bool:
+        """Whether somebody is no longer waited for."""
+        before = self.counted
+        self._count(now_ms)
+        return before != self.counted
+
+    def _count(self, now_ms: int) -> None:
+        awaited = set()
+        for member, seen_ms in list(self._stable_seen_ms.items()):
+            if member in self._present:
+                continue
+            if now_ms - seen_ms < RESTART_GRACE_MS:
+                awaited.add(member)
+            else:
+                del self._stable_seen_ms[member]
+        for member, until_ms in list(self._awaited_until_ms.items()):
+            if now_ms < until_ms:
+                awaited.add(member)
+            else:
+                del self._awaited_until_ms[member]
+        self.counted = sorted_names(self._present | awaited | {self._me})
+
+
+def _some(names: set[str]) -> str:
+    ordered = sorted(names)
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} and {len(ordered) - 1} more"

@@ -1,0 +1,88 @@
+"""Whether a member may still act on a lease: the rules that make a leased handover safe on unmodified brokers. PURE.
+
+A broker's lease ends 60 s after it was last renewed, or when somebody unlocks it in the holder's name. Members do that to one that
+is gone (`takeover.py`), so a holder must stop by itself before they may. Three rules, and `docs/leases.md` says why they suffice:
+
+1. A lease is trusted for `TRUST_MS` from the moment its last good renewal was *sent*.
+2. A renewal counts only over a connection on which the member was listed with the broker for `PROOF_GAP_MS` before, by a heartbeat not older than
+   `REGISTRATION_MS_MAX`. A member with an id that nobody had before need not wait: nobody can have missed it.
+3. When the connection to a broker is lost, no lease of that broker is trusted until it is renewed by rule 2.
+"""
+
+from dataclasses import dataclass
+
+from trimtab.model import MessageQueue
+
+RENEW_EVERY_MS = 2_000
+TRUST_MS = 8_000
+PROOF_GAP_MS = 1_500
+REGISTRATION_MS_MAX = 60_000
+
+
+@dataclass(slots=True)
+class _Broker:
+    """How this member stands with one broker."""
+
+    listed_since_ms: int | None = None
+    heard_ms: int = 0
+    lost_ms: int = -1
+    was_listed: bool = False
+
+
+class Trust:
+    """The leases of one member, and how far each may be relied on."""
+
+    def __init__(self, *, has_new_id: bool) -> None:
+        self._has_new_id = has_new_id
+        self._brokers: dict[str, _Broker] = {}
+        self._renewed_ms: dict[MessageQueue, int] = {}
+
+    def on_listed(self, broker_name: str, now_ms: int) -> None:
+        """The broker acknowledged a heartbeat."""
+        broker = self._brokers.setdefault(broker_name, _Broker())
+        broker.heard_ms = now_ms
+        if broker.listed_since_ms is None:
+            is_first = self._has_new_id and not broker.was_listed
+            broker.listed_since_ms = now_ms - PROOF_GAP_MS if is_first else now_ms
+            broker.was_listed = True
+
+    def on_lost(self, broker_name: str, now_ms: int) -> None:
+        """The connection to the broker is gone."""
+        broker = self._brokers.setdefault(broker_name, _Broker())
+        broker.listed_since_ms = None
+        broker.lost_ms = now_ms
+
+    def may_ask(self, broker_name: str, now_ms: int) -> bool:
+        """Whether a lease asked for now would count."""
+        broker = self._brokers.get(broker_name)
+        return (
+            broker is not None
+            and broker.listed_since_ms is not None
+            and now_ms - broker.listed_since_ms >= PROOF_GAP_MS
+            and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
+        )
+
+    def on_granted(self, queue: MessageQueue, sent_ms: int) -> bool:
+        """The broker granted what was asked for at this time; whether it counts."""
+        broker = self._brokers.get(queue.broker_name)
+        if broker is None or sent_ms <= broker.lost_ms or not self.may_ask(queue.broker_name, sent_ms):
+            return False
+        self._renewed_ms[queue] = max(sent_ms, self._renewed_ms.get(queue, sent_ms))
+        return True
+
+    def is_trusted(self, queue: MessageQueue, now_ms: int) -> bool:
+        """Whether a message of the queue may be handed out now."""
+        renewed_ms = self._renewed_ms.get(queue)
+        if renewed_ms is None:
+            return False
+        broker = self._brokers[queue.broker_name]
+        return now_ms - renewed_ms < TRUST_MS and renewed_ms > broker.lost_ms
+
+    def age_ms(self, queue: MessageQueue, now_ms: int) -> int | None:
+        """How long ago the lease was renewed."""
+        renewed_ms = self._renewed_ms.get(queue)
+        return None if renewed_ms is None else now_ms - renewed_ms
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The lease was given up or lost."""
+        self._renewed_ms.pop(queue, None)
