@@ -68,10 +68,16 @@ def apache_broker(version: str, flush: str) -> Iterator[str]:
         yield cluster.brokers[0].address
 
 
-def measured(address: str, topic: str, size: int, in_flight: int, batch: int, messages: int) -> float:
+def measured(
+    servers: dict[str, str], topic: str, size: int, in_flight: int, batch: int, messages: int
+) -> dict[str, float]:
+    """The median rate of each server. They take turns, so that what else the machine does is shared by all."""
     load = Load(topic, max(batch * QUEUES, int(messages * SCALE)), size, in_flight, batch)
-    rates = [uvloop.run(sends_per_second(address, load)) for _ in range(RUNS + 1)]
-    return statistics.median(rates[1:])
+    rates: dict[str, list[float]] = {server: [] for server in servers}
+    for _ in range(RUNS + 1):
+        for server, address in servers.items():
+            rates[server].append(uvloop.run(sends_per_second(address, load)))
+    return {server: statistics.median(taken[1:]) for server, taken in rates.items()}
 
 
 def rows() -> list[Row]:
@@ -82,12 +88,7 @@ def rows() -> list[Row]:
             servers |= {version: stack.enter_context(apache_broker(version, flush)) for version in APACHE}
             for name, size, in_flight, batch, messages in LOADS:
                 count = messages if flush == "async" else messages // 4
-                rates = {
-                    server: measured(
-                        address, f"bench-{in_flight}-{size}-{batch}", size, in_flight, batch, count
-                    )
-                    for server, address in servers.items()
-                }
+                rates = measured(servers, f"bench-{in_flight}-{size}-{batch}", size, in_flight, batch, count)
                 found.append(_row(f"send {flush}: {name}", rates))
             if flush == "async":
                 found += _pull_rows(servers)

@@ -16,6 +16,7 @@ import atexit
 import enum
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from trimtab.broker.acl import Acl
 from trimtab.broker.server import BrokerPlan, BrokerServer
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.store import StoreSettings
@@ -33,6 +35,7 @@ from trimtab.io.clock import SystemClock
 from trimtab.io.disk import MemoryDisk, RealDisk
 from trimtab.io.loops import new_event_loop
 from trimtab.io.serving import Connection
+from trimtab.io.tls import own_client_context, server_context
 from trimtab.names.server import NameServer
 from trimtab.wire.codes import RESPONSE_FLAG, ResponseCode
 from trimtab.wire.commands import Command, decode_command, encode_command
@@ -74,14 +77,22 @@ class Cluster:
         directory: str | Path | None = None,
         flush: Flush = "sync",
         settings: BrokerSettings | None = None,
+        tls: tuple[str | Path, str | Path] | None = None,
+        acl: str | Path | None = None,
     ) -> None:
-        """Everything is in memory, unless a `directory` is named; what is there already is found again."""
+        """Everything is in memory, unless a `directory` is named; what is there already is found again.
+
+        `tls` is a certificate and its key, PEM files both: then all servers speak TLS and nothing else. `acl` is a file of accounts
+        and permissions like Apache's plain_acl.yml, with one admin account at least: then all requests must be signed.
+        """
         if not 0 <= brokers <= BROKERS_MAX:
             raise ClusterError(f"a cluster of {brokers} brokers cannot be made; say 0 to {BROKERS_MAX}")
         self.broker_count = brokers
         self.directory = None if directory is None else Path(directory)
         self.flush = flush
         self.settings = settings or BrokerSettings()
+        self.tls = None if tls is None else (Path(tls[0]), Path(tls[1]))
+        self.acl = None if acl is None else Path(acl)
         self._running: AsyncCluster | None = None
         self._thread: _LoopThread | None = None
 
@@ -181,6 +192,12 @@ class _Node(Generic[S]):
             self.held_port = None
 
 
+def _load_acl(file: Path) -> Acl:
+    from trimtab.broker.acl_file import load_acl  # noqa: PLC0415 - not before: reading YAML takes long to load
+
+    return load_acl(file)
+
+
 _AnyNode = _Node["_Broker"] | _Node["_Names"]
 
 
@@ -193,6 +210,8 @@ class AsyncCluster:
 
     def __init__(self, cluster: Cluster) -> None:
         self._wanted = cluster
+        self._tls = None if cluster.tls is None else server_context(*cluster.tls)
+        self._acl = None if cluster.acl is None else _load_acl(cluster.acl)
         self._interceptions = _Interceptions()
         self._nameserver = _node_of(self._new_nameserver)
         self._brokers: dict[str, _Node[_Broker]] = {}
@@ -280,7 +299,7 @@ class AsyncCluster:
     def _new_nameserver(self, port: int) -> "_Names":
         directory = self._wanted.directory
         kv_path = None if directory is None else directory / NAMESERVER / "kvConfig.json"
-        return _Names(self._interceptions, port, kv_path)
+        return _Names(self._interceptions, port, kv_path, self._tls, self._acl)
 
     def _plan(self, name: str) -> BrokerPlan:
         wanted = self._wanted
@@ -290,6 +309,9 @@ class AsyncCluster:
             disk=MemoryDisk() if wanted.directory is None else RealDisk(wanted.directory / name),
             nameservers=(self.nameserver,),
             host=_HOST,
+            tls=self._tls,
+            nameserver_tls=None if wanted.tls is None else own_client_context(wanted.tls[0]),
+            acl=self._acl,
         )
 
     def _free_name(self) -> str:
@@ -462,8 +484,15 @@ class _Broker(BrokerServer):
 
 
 class _Names(NameServer):
-    def __init__(self, interceptions: _Interceptions, port: int, kv_path: Path | None) -> None:
-        super().__init__(clock=SystemClock(), host=_HOST, port=port, kv_path=kv_path)
+    def __init__(
+        self,
+        interceptions: _Interceptions,
+        port: int,
+        kv_path: Path | None,
+        tls: ssl.SSLContext | None,
+        acl: Acl | None,
+    ) -> None:
+        super().__init__(clock=SystemClock(), host=_HOST, port=port, kv_path=kv_path, tls=tls, guard=acl)
         self._interceptions = interceptions
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:

@@ -1,25 +1,22 @@
 """A real `trimtab up` under load, killed with SIGKILL again and again, always on the same folder.
 
-Four producers send over connections of their own, several messages at a time, and note what was acknowledged and where. At a
-moment that chance picks the process is killed; sometimes the next one is killed while it starts. After each start everything is
-read back by pulls and held against the notes: nothing acknowledged is lost, nothing is there that was not sent, no message is
-there twice, offsets have no gaps, and what one start has shown the next ones show too.
+Four producers send over connections of their own, several messages at a time, and note what was acknowledged and where. Four
+consumers note what they were shown meanwhile. At a moment that chance picks the process is killed; sometimes the next one is
+killed while it starts. After each start everything is read back by pulls and held against the notes: nothing acknowledged is
+lost, nothing is there that was not sent, no message is there twice, offsets have no gaps, and what was shown once, to a consumer
+or after a start, is shown again.
 """
 
 import asyncio
-import contextlib
-import json
 import os
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.crash.lives import Life, lives
 from tests.peers import Peer, pull_header, send_header
 from trimtab.broker.store.scrub import verify
 from trimtab.errors import ConnectionLostError, ServerUnreachableError
@@ -28,15 +25,17 @@ from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.send import SendMessageResponse
 from trimtab.wire.hot import encode_send_request
+from trimtab.wire.messages import decode_messages
 
-ROUNDS = int(os.environ.get("TRIMTAB_KILL_ROUNDS", "25"))
+ROUNDS = int(os.environ.get("TRIMTAB_KILL_ROUNDS", "100"))
 PRODUCERS = 4
 IN_FLIGHT = 8
 QUEUES = 4
-ACKS_MAX = 400
+ACKS_MAX = 300
 ROUNDS_PER_TOPIC = 5
-START_S_MAX = 60.0
 KILL_DURING_START = 0.2
+START_S = 0.1
+"""About how long a start takes; if it is longer, kills come early in it."""
 
 Place = tuple[str, int, int]
 """Topic, queue, offset."""
@@ -52,6 +51,27 @@ class History:
         self.acked: dict[Place, bytes] = {}
         self.shown: dict[Place, bytes] = {}
         self.topics: dict[str, None] = {}
+        self._enough = 0
+        self._when_enough: asyncio.Future[None] | None = None
+
+    def when_acked(self, count: int) -> "asyncio.Future[None]":
+        """Is done once so many messages are acknowledged."""
+        self._enough = count
+        self._when_enough = asyncio.get_running_loop().create_future()
+        self._look_at_count()
+        return self._when_enough
+
+    def note(self, place: Place, body: bytes) -> None:
+        """A message was acknowledged."""
+        assert place not in self.acked, (
+            f"{place} was given to {self.acked[place][:20]!r} and to {body[:20]!r}"
+        )
+        self.acked[place] = body
+        self._look_at_count()
+
+    def _look_at_count(self) -> None:
+        if self._when_enough is not None and not self._when_enough.done() and len(self.acked) >= self._enough:
+            self._when_enough.set_result(None)
 
     def complaints(self, found: Found) -> list[str]:
         """Everything that is wrong with what was found; then that is what must stay."""
@@ -76,30 +96,6 @@ class History:
                     )
         self.shown = there
         return wrong
-
-
-@asynccontextmanager
-async def running(folder: Path, *storage: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    with (folder / "errors.txt").open("ab") as errors:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trimtab", "up", *storage, "--json", "--nameserver-port", "0", "--broker-port", "0",
-            stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=folder,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-async def address_of(process: asyncio.subprocess.Process, folder: Path) -> str:
-    """Where the broker is, once it can be used."""
-    assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), START_S_MAX)
-    assert line, (folder / "errors.txt").read_text()
-    facts: dict[str, Any] = json.loads(line)
-    return str(facts["brokers"]["broker-a"])
 
 
 async def produce(address: str, topic: str, history: History, name: str, chance: random.Random) -> None:
@@ -129,33 +125,48 @@ async def produce(address: str, topic: str, history: History, name: str, chance:
         broker.connection.close()
 
 
+async def consume(address: str, topic: str, queue: int, history: History) -> None:
+    """Pulls until the connection breaks; whatever a consumer saw must be there for ever."""
+    broker = await Peer.open(address)
+    offset = 0
+    try:
+        while True:
+            header = pull_header(topic, queue, offset, waits_ms=1_000)
+            answer = await broker.ask(RequestCode.PULL_MESSAGE, header)
+            if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                await asyncio.sleep(0.01)  # the first send will make it
+            for message in decode_messages(answer.body):
+                history.shown[topic, queue, message.queue_offset] = message.body
+                offset = message.queue_offset + 1
+    except ConnectionLostError:
+        return
+    finally:
+        broker.connection.close()
+
+
 def note_answer(history: History, topic: str, body: bytes, answer: Any) -> None:
     assert answer.code == ResponseCode.SUCCESS, f"{answer.code}: {answer.remark}"
     header = decode_ext(SendMessageResponse, answer.ext)
-    place = (topic, header.queue_id, header.queue_offset)
-    assert place not in history.acked, (
-        f"{place} was given to {history.acked[place][:20]!r} and to {body[:20]!r}"
-    )
-    history.acked[place] = body
+    history.note((topic, header.queue_id, header.queue_offset), body)
 
 
 async def load_until_killed(
-    process: asyncio.subprocess.Process, address: str, history: History, number: int, chance: random.Random
+    life: Life, address: str, history: History, number: int, chance: random.Random
 ) -> None:
     topic = f"orders-{number // ROUNDS_PER_TOPIC}"
     history.topics[topic] = None
-    enough = len(history.acked) + chance.randrange(ACKS_MAX)
+    enough = history.when_acked(len(history.acked) + chance.randrange(ACKS_MAX))
     producers = [
         asyncio.create_task(
             produce(address, topic, history, f"{number}-{name}", random.Random(chance.random()))
         )
         for name in range(PRODUCERS)
     ]
-    while len(history.acked) < enough and not any(map(asyncio.Task.done, producers)):  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    process.send_signal(signal.SIGKILL)
-    for outcome in await asyncio.gather(*producers, return_exceptions=True):
-        # A producer that came too late to connect is fine, anything else is not.
+    consumers = [asyncio.create_task(consume(address, topic, queue, history)) for queue in range(QUEUES)]
+    await asyncio.wait([*producers, enough], return_when=asyncio.FIRST_COMPLETED)
+    life.signal(signal.SIGKILL)
+    for outcome in await asyncio.gather(*producers, *consumers, return_exceptions=True):
+        # One that came too late to connect is fine, anything else is not.
         if outcome is not None and not isinstance(outcome, ServerUnreachableError):
             raise outcome
 
@@ -177,21 +188,21 @@ async def live(
     folder: Path, rounds: int, history: History, chance: random.Random, *storage: str
 ) -> list[str]:
     """Some lives of one broker; gives what was wrong after one of them, or nothing."""
-    for number in range(rounds):
-        if chance.random() < KILL_DURING_START:
-            async with running(folder, *storage):
-                await asyncio.sleep(chance.random() / 2)
-        async with running(folder, *storage) as process:
-            address = await address_of(process, folder)
-            wrong = history.complaints(await read_back(address, history))
-            if wrong:
-                return [f"after {number} rounds", *wrong[:20]]
-            await load_until_killed(process, address, history, number, chance)
-    async with running(folder, *storage) as process:
-        address = await address_of(process, folder)
-        wrong = history.complaints(await read_back(address, history))
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), START_S_MAX) == 0
+    async with lives(folder, *storage) as started:
+        for number in range(rounds):
+            if chance.random() < KILL_DURING_START:
+                async with started.one():
+                    await asyncio.sleep(chance.random() * START_S)
+            async with started.one() as life:
+                address = await life.address()
+                wrong = history.complaints(await read_back(address, history))
+                if wrong:
+                    return [f"after {number} rounds", *wrong[:20]]
+                await load_until_killed(life, address, history, number, chance)
+        async with started.one() as life:
+            wrong = history.complaints(await read_back(await life.address(), history))
+            life.signal(signal.SIGTERM)
+            assert await life.wait() == 0
     return wrong
 
 

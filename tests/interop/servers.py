@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from tests.apache.cluster import ApacheCluster
 from tests.apache.server import Server
 from tests.apache.versions import VERSIONS
-from tests.interop.raw import RawConnection
+from tests.raw import RawConnection
 from trimtab.broker.settings import BrokerSettings
 from trimtab.testing import Cluster
 from trimtab.wire.bodies import TopicRouteData
@@ -138,7 +138,7 @@ class ServerUnderTest(ABC):
     ) -> Command:
         """The answer to one raw request."""
         with RawConnection(address) as connection:
-            return connection.ask(request(code, header, body))
+            return connection.exchange(request(code, header, body))
 
     def make_topic(self, prefix: str = "topic", queues: int = 4) -> str:
         """A topic with this many queues at each broker, and with a route."""

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.interop.raw import RawConnection
 from tests.interop.servers import eventually, request, unique
+from tests.raw import RawConnection
 from trimtab.wire.bodies import (
     ConsumeFromWhere,
     ConsumerConnection,
@@ -161,7 +161,9 @@ def test_b3_a_newcomer_and_a_topic_are_changes_and_a_version_is_none(server: Ser
 
         def beat(connection: RawConnection, name: str, topics: list[str], version: int) -> None:
             body = heartbeat(name, group, topics, version)
-            assert connection.ask(request(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
+            assert (
+                connection.exchange(request(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
+            )
 
         def notices(connection: RawConnection) -> int:
             """How many notices came until a question asked now is answered."""
@@ -287,7 +289,7 @@ def test_b5_a_closed_connection_is_a_member_less(java: Program, server: ServerUn
             for broker in server.brokers:
                 raw = stack.enter_context(RawConnection(broker.address))
                 body = heartbeat("0.0.0.0@raw", group, [topic])
-                assert raw.ask(request(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
+                assert raw.exchange(request(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
             eventually(lambda: len(consumer.holds(topic)) == QUEUES // 2, "it gave half away")
         eventually(lambda: len(consumer.holds(topic)) == QUEUES, "it took them back")
 

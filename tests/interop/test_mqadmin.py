@@ -14,8 +14,8 @@ import pytest
 
 from tests.apache import homes
 from tests.apache.oracle import SOURCES, JavaOracle
-from tests.interop.raw import RawConnection
 from tests.interop.servers import eventually, request, unique
+from tests.raw import RawConnection
 from trimtab.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -120,7 +120,7 @@ def online(server: ServerUnderTest, group: str, topic: str) -> Iterator[None]:
     with ExitStack() as stack:
         for broker in server.brokers:
             connection = stack.enter_context(RawConnection(broker.address))
-            answer = connection.ask(request(RequestCode.HEART_BEAT, body=encode_body(beat)))
+            answer = connection.exchange(request(RequestCode.HEART_BEAT, body=encode_body(beat)))
             assert answer.code == ResponseCode.SUCCESS, answer.remark
         eventually(lambda: server.has_route(f"%RETRY%{group}"), f"a route of the retry topic of {group}")
         yield
@@ -134,7 +134,7 @@ def send(server: ServerUnderTest, topic: str, count: int, key: str = "") -> None
     )  # fmt: skip
     with RawConnection(server.brokers[0].address) as connection:
         for _ in range(count):
-            answer = connection.ask(request(RequestCode.SEND_MESSAGE_V2, header, b"hello"))
+            answer = connection.exchange(request(RequestCode.SEND_MESSAGE_V2, header, b"hello"))
             assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 

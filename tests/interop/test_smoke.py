@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from tests.apache.cluster import ApacheCluster
-from tests.interop.raw import RawConnection
+from tests.raw import RawConnection
 from trimtab.model import MessageQueue
 from trimtab.wire.batch import BatchEntry, encode_batch
 from trimtab.wire.bodies import (
@@ -60,14 +60,14 @@ def topic(apache_cluster: ApacheCluster) -> str:
         topic=name, default_topic="TBW102", read_queue_nums=2, write_queue_nums=2, perm=6, topic_filter_type="SINGLE_TAG"
     )  # fmt: skip
     with RawConnection(apache_cluster.brokers[0].address) as broker:
-        made = broker.ask(command(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+        made = broker.exchange(command(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
     assert made.code == ResponseCode.SUCCESS, made.remark
     return name
 
 
 def route_of(cluster: ApacheCluster, topic: str) -> TopicRouteData:
     with RawConnection(cluster.nameserver) as names:
-        answer = names.ask(command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=topic)))
+        answer = names.exchange(command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic=topic)))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return decode_body(TopicRouteData, answer.body)
 
@@ -83,7 +83,7 @@ def send_header(topic: str, properties: dict[str, str], *, batch: bool = False) 
 def send(broker: RawConnection, topic: str, body: bytes, properties: dict[str, str]) -> SendMessageResponse:
     opaque = next(opaques)
     header = send_header(topic, properties)
-    answer = broker.ask(
+    answer = broker.exchange(
         encode_send_request(RequestCode.SEND_MESSAGE_V2, header, opaque=opaque, body=body), opaque
     )
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -96,7 +96,7 @@ def pull(broker: RawConnection, topic: str, offset: int) -> tuple[Command, PullM
         consumer_group="TOOLS_CONSUMER", topic=topic, queue_id=1, queue_offset=offset, max_msg_nums=32, sys_flag=6,
         commit_offset=0, suspend_timeout_millis=1_000, sub_version=0, subscription="*", expression_type="TAG",
     )  # fmt: skip
-    answer = broker.ask(encode_pull_request(header, opaque=opaque), opaque)
+    answer = broker.exchange(encode_pull_request(header, opaque=opaque), opaque)
     return answer, decode_ext(PullMessageResponse, answer.ext)
 
 
@@ -121,7 +121,7 @@ def test_the_route_of_a_topic(apache_cluster: ApacheCluster, topic: str) -> None
 
 def test_an_unknown_topic_has_no_route(apache_cluster: ApacheCluster) -> None:
     with RawConnection(apache_cluster.nameserver) as names:
-        answer = names.ask(
+        answer = names.exchange(
             command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic="nobody-made-this"))
         )
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
@@ -137,9 +137,11 @@ def test_a_heartbeat_makes_a_member(apache_cluster: ApacheCluster, topic: str, s
     )  # fmt: skip
     heartbeat = HeartbeatData(client_id="127.0.0.1@smoke", consumer_data_set=(consumer,))
     with RawConnection(apache_cluster.brokers[0].address) as broker:
-        beat = broker.ask(command(RequestCode.HEART_BEAT, body=encode_body(heartbeat), serializer=serializer))
+        beat = broker.exchange(
+            command(RequestCode.HEART_BEAT, body=encode_body(heartbeat), serializer=serializer)
+        )
         assert beat.code == ResponseCode.SUCCESS, beat.remark
-        members = broker.ask(
+        members = broker.exchange(
             command(
                 RequestCode.GET_CONSUMER_LIST_BY_GROUP, GroupOnly(consumer_group=group), serializer=serializer
             )
@@ -180,7 +182,7 @@ def test_a_batch_is_stored_as_single_messages(apache_cluster: ApacheCluster, top
         frame = encode_send_request(
             RequestCode.SEND_BATCH_MESSAGE, header, opaque=opaque, body=encode_batch(entries)
         )
-        answer = broker.ask(frame, opaque)
+        answer = broker.exchange(frame, opaque)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         ids = decode_ext(SendMessageResponse, answer.ext).msg_id.split(",")
         messages = pulled(broker, topic, 5)
@@ -193,10 +195,10 @@ def test_a_message_is_found_by_its_id_and_the_offset_grows(apache_cluster: Apach
     with RawConnection(apache_cluster.brokers[0].address) as broker:
         receipt = send(broker, topic, b"find me", {"TAGS": "x"})
         at = decode_offset_message_id(receipt.msg_id).physical_offset
-        viewed = broker.ask(command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset=at)))
+        viewed = broker.exchange(command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset=at)))
         assert [message.body for message in decode_messages(viewed.body)] == [b"find me"]
         pulled(broker, topic, 1)
-        end = broker.ask(command(RequestCode.GET_MAX_OFFSET, GetMaxOffset(topic=topic, queue_id=1)))
+        end = broker.exchange(command(RequestCode.GET_MAX_OFFSET, GetMaxOffset(topic=topic, queue_id=1)))
         assert decode_ext(OffsetResponse, end.ext).offset == 1
 
 
@@ -206,7 +208,7 @@ def test_a_queue_is_leased_to_one_client(apache_cluster: ApacheCluster, topic: s
 
     def lock(client: str) -> tuple[MessageQueue, ...]:
         body = encode_body(LockBatchRequestBody(consumer_group=group, client_id=client, mq_set=(queue,)))
-        answer = broker.ask(command(RequestCode.LOCK_BATCH_MQ, body=body))
+        answer = broker.exchange(command(RequestCode.LOCK_BATCH_MQ, body=body))
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
 

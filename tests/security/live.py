@@ -5,25 +5,19 @@ Whatever the loop has to complain about while they run fails the test: a request
 
 import asyncio
 import contextlib
-import itertools
 import os
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from trimtab.broker.server import BrokerPlan, BrokerServer
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.names.guard import Guard
 from trimtab.names.server import NameServer
-from trimtab.wire.commands import Command, decode_command, encode_command
-from trimtab.wire.frames import FrameDecoder
-from trimtab.wire.signing import Credentials
 
 T = TypeVar("T")
 
@@ -117,90 +111,6 @@ class MovableClock(SystemClock):
 
     def monotonic_ms(self) -> int:
         return super().monotonic_ms() + self.ahead_ms
-
-
-@dataclass
-class Attacker:
-    """A blocking socket. It sends whatever it is told to."""
-
-    address: str
-    credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
-    version: int = 399
-    timeout_s: float = PATIENCE_S
-    wire: socket.socket = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._opaques = itertools.count(1)
-        self.connect()
-
-    def connect(self) -> None:
-        """Again, if need be; what was received before is forgotten."""
-        if hasattr(self, "wire"):
-            self.wire.close()
-        host, _, port = self.address.rpartition(":")
-        self.wire = socket.create_connection((host, int(port)), timeout=self.timeout_s)
-        self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.tls is not None:
-            self.wire = self.tls.wrap_socket(self.wire, server_hostname=host)
-        self._decoder = FrameDecoder()
-        self._received: list[Command] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.wire.close()
-
-    def request(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", flag: int = 0
-    ) -> Command:
-        """A request as this attacker signs it."""
-        fields = dict(ext or {})
-        if self.credentials is not None:
-            fields = self.credentials.signed(fields, body, version=self.version)
-        return Command(
-            code=code, opaque=next(self._opaques), ext=fields, body=body, flag=flag, version=self.version
-        )
-
-    def ask(self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
-        """The answer to a request."""
-        command = self.request(code, ext, body)
-        self.send(encode_command(command))
-        return self.answer_to(command.opaque)
-
-    def send(self, data: bytes) -> None:
-        """Bytes, as they are."""
-        self.wire.sendall(data)
-
-    def answer_to(self, opaque: int) -> Command:
-        """What comes for this request; anything else is passed over."""
-        while True:
-            command = self.receive()
-            if command.is_response and command.opaque == opaque:
-                return command
-
-    def receive(self) -> Command:
-        """The next command."""
-        while not self._received:
-            data = self.wire.recv(1 << 16)
-            if not data:
-                raise ConnectionResetError("closed by the server")
-            self._received += map(decode_command, self._decoder.feed(data))
-        return self._received.pop(0)
-
-    def is_closed_by_the_server(self) -> bool:
-        """Waits for the end of the connection; answers before it are dropped."""
-        try:
-            while self.wire.recv(1 << 16):
-                pass
-        except ConnectionError:
-            return True
-        except TimeoutError:
-            return False
-        return True
 
 
 def tree(root: Path, *, store: str = "store") -> dict[str, tuple[int, int]]:

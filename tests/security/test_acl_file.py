@@ -180,7 +180,7 @@ def test_a_link_is_followed_when_it_is_read_and_never_replaced(tmp_path: Path) -
 
 
 def test_no_secret_shows_in_a_repr(tmp_path: Path) -> None:
-    from trimtab.broker.acl_file import form_of
+    from trimtab.broker.acl_forms import form_of
     from trimtab.wire.headers.admin import UpdateAclConfig
 
     acl = acl_in(tmp_path)

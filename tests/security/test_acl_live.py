@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.raw import RawConnection
 from tests.security.accounts import (
     ADMIN,
     BILLING,
@@ -18,7 +19,7 @@ from tests.security.accounts import (
     acl_in,
     sample_acl,
 )
-from tests.security.live import Attacker, Servers, running
+from tests.security.live import Servers, running
 from trimtab.broker.server import BrokerPlan
 from trimtab.wire.bodies import AclConfig, ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode, Version
@@ -54,9 +55,9 @@ def heartbeat(group: str, *topics: str) -> bytes:
 def test_a_permitted_client_works_and_others_are_told_why_they_do_not(servers: Servers) -> None:
     address = servers.broker_address
     with (
-        Attacker(address, WRITER) as writer,
-        Attacker(address, READER) as reader,
-        Attacker(address) as nobody,
+        RawConnection(address, WRITER) as writer,
+        RawConnection(address, READER) as reader,
+        RawConnection(address) as nobody,
     ):
         assert writer.ask(RequestCode.SEND_MESSAGE_V2, send_fields(ORDERS), b"x").code == ResponseCode.SUCCESS
         denied = writer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("secrets"), b"x")
@@ -76,7 +77,7 @@ def test_a_permitted_client_works_and_others_are_told_why_they_do_not(servers: S
 
 
 def test_a_batch_and_a_reply_need_the_permission_too(servers: Servers) -> None:
-    with Attacker(servers.broker_address, READER) as reader:
+    with RawConnection(servers.broker_address, READER) as reader:
         for code in (RequestCode.SEND_BATCH_MESSAGE,):
             assert "has no PUB" in str(reader.ask(code, send_fields(ORDERS) | {"m": "true"}, b"x").remark)
 
@@ -84,8 +85,8 @@ def test_a_batch_and_a_reply_need_the_permission_too(servers: Servers) -> None:
 def test_a_heartbeat_is_judged_by_what_is_in_it(servers: Servers) -> None:
     code = RequestCode.HEART_BEAT
     with (
-        Attacker(servers.broker_address, READER) as reader,
-        Attacker(servers.broker_address, STRANGER) as stranger,
+        RawConnection(servers.broker_address, READER) as reader,
+        RawConnection(servers.broker_address, STRANGER) as stranger,
     ):
         good = reader.ask(code, body=heartbeat(BILLING, ORDERS, f"%RETRY%{BILLING}"))
         assert good.code == ResponseCode.SUCCESS
@@ -103,8 +104,8 @@ def test_a_heartbeat_is_judged_by_what_is_in_it(servers: Servers) -> None:
 def test_a_refused_one_way_request_changes_nothing_and_is_not_answered(servers: Servers) -> None:
     fields = {"consumerGroup": BILLING, "topic": ORDERS, "queueId": "0", "commitOffset": "7"}
     with (
-        Attacker(servers.broker_address, STRANGER) as stranger,
-        Attacker(servers.names_address, STRANGER) as other,
+        RawConnection(servers.broker_address, STRANGER) as stranger,
+        RawConnection(servers.names_address, STRANGER) as other,
     ):
         command = stranger.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields, flag=ONEWAY_FLAG)
         stranger.send(encode_command(command))
@@ -120,9 +121,9 @@ def test_a_refused_one_way_request_changes_nothing_and_is_not_answered(servers: 
 
 
 def test_a_newer_client_hears_a_code_of_its_own(servers: Servers) -> None:
-    with Attacker(servers.broker_address, version=Version.V5_3_3) as newer:
+    with RawConnection(servers.broker_address, version=Version.V5_3_3) as newer:
         assert newer.ask(RequestCode.GET_MAX_OFFSET, {}).code == ResponseCode.NO_PERMISSION
-    with Attacker(servers.names_address, version=Version.V5_3_3) as newer:
+    with RawConnection(servers.names_address, version=Version.V5_3_3) as newer:
         assert newer.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.NO_PERMISSION
 
 
@@ -157,7 +158,7 @@ def test_at_the_start_the_operator_hears_the_warnings(
 
 
 def test_an_admin_sees_every_account_and_no_secret(servers: Servers) -> None:
-    with Attacker(servers.broker_address, ADMIN) as admin:
+    with RawConnection(servers.broker_address, ADMIN) as admin:
         answer = admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
     config = decode_body(AclConfig, answer.body)
     accounts = {one.access_key: one for one in config.plain_access_configs or ()}
@@ -169,7 +170,7 @@ def test_an_admin_sees_every_account_and_no_secret(servers: Servers) -> None:
 def test_an_admin_sees_the_version_of_the_file_and_not_where_it_lies(
     servers: Servers, tmp_path: Path
 ) -> None:
-    with Attacker(servers.broker_address, ADMIN) as admin:
+    with RawConnection(servers.broker_address, ADMIN) as admin:
         ext = admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).ext
     assert json.loads(ext["allAclFileVersion"])["plain_acl.yml"] == json.loads(ext["version"])
     assert (ext["brokerName"], ext["clusterName"]) == ("broker-a", "DefaultCluster")
@@ -185,11 +186,11 @@ def test_an_account_is_made_changed_and_removed(servers: Servers, tmp_path: Path
         "topicPerms": f"{ORDERS}=PUB,b=SUB",
     }
     address = servers.broker_address
-    with Attacker(address, ADMIN) as admin, Attacker(address, new) as user:
+    with RawConnection(address, ADMIN) as admin, RawConnection(address, new) as user:
         assert "no account" in str(user.ask(RequestCode.SEND_MESSAGE_V2, send_fields(ORDERS), b"x").remark)
         assert admin.ask(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, fields).code == ResponseCode.SUCCESS
         assert user.ask(RequestCode.SEND_MESSAGE_V2, send_fields(ORDERS), b"x").code == ResponseCode.SUCCESS
-        with Attacker(servers.names_address, new) as asker:
+        with RawConnection(servers.names_address, new) as asker:
             assert asker.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == ResponseCode.SUCCESS
         # The mask of the shown secret, sent back, leaves the secret alone.
         again = {
@@ -223,13 +224,16 @@ def test_a_bad_change_is_refused_and_the_file_stays(
     servers: Servers, tmp_path: Path, code: int, fields: dict[str, str], refused: int
 ) -> None:
     before = (tmp_path / "plain_acl.yml").read_bytes()
-    with Attacker(servers.broker_address, ADMIN) as admin:
+    with RawConnection(servers.broker_address, ADMIN) as admin:
         assert admin.ask(code, fields).code == refused
     assert (tmp_path / "plain_acl.yml").read_bytes() == before
 
 
 def test_the_white_list_is_kept_for_apaches_tools_and_spares_nobody(servers: Servers, tmp_path: Path) -> None:
-    with Attacker(servers.broker_address, ADMIN) as admin, Attacker(servers.broker_address) as nobody:
+    with (
+        RawConnection(servers.broker_address, ADMIN) as admin,
+        RawConnection(servers.broker_address) as nobody,
+    ):
         fields = {"globalWhiteAddrs": "127.0.0.*,10.1.2.{3,4}"}
         assert admin.ask(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, fields).code == ResponseCode.SUCCESS
         answer = admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
@@ -241,7 +245,7 @@ def test_the_white_list_is_kept_for_apaches_tools_and_spares_nobody(servers: Ser
 @pytest.mark.parametrize("code", [50, 51, 52, 53, 54])
 def test_without_accounts_there_is_nothing_to_show_or_change(code: int) -> None:
     fields = {"accessKey": "a-good-key", "secretKey": "x" * 16, "globalWhiteAddrs": ""}
-    with running() as servers, Attacker(servers.broker_address) as anybody:
+    with running() as servers, RawConnection(servers.broker_address) as anybody:
         answer = anybody.ask(code, fields)
     assert answer.code != ResponseCode.SUCCESS
     assert "without accounts" in str(answer.remark)

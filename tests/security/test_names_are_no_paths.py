@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.security.live import Attacker, Servers, running, tree
+from tests.raw import RawConnection
+from tests.security.live import Servers, running, tree
 from trimtab.broker.server import BrokerPlan
 from trimtab.broker.store import StoreSettings
 from trimtab.io.disk import DiskError, MemoryDisk, RealDisk
@@ -64,7 +65,7 @@ def test_a_topic_by_any_name_leaves_no_trace_outside_the_store(
         "topic": wire_safe(name), "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
         "topicFilterType": "SINGLE_TAG",
     }  # fmt: skip
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         sent = client.ask(RequestCode.SEND_MESSAGE_V2, send, b"x")
         client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, create)
         client.ask(RequestCode.GET_MAX_OFFSET, {"topic": wire_safe(name), "queueId": "0"})
@@ -89,7 +90,7 @@ def test_a_group_by_any_name_leaves_no_trace_outside_the_store(
             consumer_data_set=(ConsumerData(group_name=group, subscription_data_set=(subscription,)),),
         )
     )
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         beaten = client.ask(RequestCode.HEART_BEAT, body=body)
         config = encode_body(SubscriptionGroupConfig(group_name=group))
         client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config)
@@ -101,7 +102,7 @@ def test_a_group_by_any_name_leaves_no_trace_outside_the_store(
 
 
 def test_twins_that_differ_in_case_alone_are_two_topics(servers: Servers) -> None:
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         for number, topic in enumerate(("CaseTwin", "casetwin", "CASETWIN"), start=1):
             fields = {"a": "g", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0"}
             for _ in range(number):

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 import pytest
 
+from tests.raw import RawConnection
 from tests.security.accounts import ADMIN, BILLING, FORGER, ORDERS, READER, STRANGER, WRITER, acl_in
-from tests.security.live import Attacker, running
+from tests.security.live import running
 from trimtab.broker.requests import HANDLERS
 from trimtab.broker.server import BrokerPlan
 from trimtab.model import MessageQueue
@@ -196,7 +197,7 @@ def half_message_fields() -> dict[str, str]:
 
 def let_through(address: str, code: int, fields: dict[str, str], who: Credentials | None) -> bool:
     """Whether the request came past the ACL; what it does there is of no interest here."""
-    with Attacker(address, who) as caller:
+    with RawConnection(address, who) as caller:
         command = caller.request(code, fields, BODIES.get(code, b""))
         probe = caller.request(9_999)
         caller.send(encode_command(command) + encode_command(probe))
@@ -215,7 +216,7 @@ def test_the_broker_lets_exactly_these_callers_through(code: int, tmp_path: Path
     acl = acl_in(tmp_path)
     with running(BrokerPlan(acl=acl), guard=acl) as servers:
         fields = fields_of(HANDLERS[code].header_type)
-        with Attacker(servers.broker_address, ADMIN) as admin:
+        with RawConnection(servers.broker_address, ADMIN) as admin:
             send = (
                 half_message_fields()
                 if code == RequestCode.END_TRANSACTION
@@ -248,11 +249,11 @@ def test_a_message_of_a_foreign_topic_cannot_be_had_by_its_place(
             "b": "secrets",
             "i": properties,
         }
-        with Attacker(servers.broker_address, ADMIN) as admin:
+        with RawConnection(servers.broker_address, ADMIN) as admin:
             stored = admin.ask(RequestCode.SEND_MESSAGE_V2, send, b"top secret")
             assert stored.code == ResponseCode.SUCCESS
         fields = fields_of(HANDLERS[code].header_type) | {"offset": str(int(stored.ext["msgId"][16:], 16))}
-        with Attacker(servers.broker_address, READER) as reader:
+        with RawConnection(servers.broker_address, READER) as reader:
             answer = reader.ask(code, fields)
         assert answer.code != ResponseCode.SUCCESS
         assert b"top secret" not in answer.body
@@ -275,11 +276,11 @@ def test_a_code_that_nobody_handles_is_refused_to_who_is_not_known(tmp_path: Pat
     acl = acl_in(tmp_path)
     unknown = [*sorted(set(RequestCode) - set(HANDLERS)), -1, 0, 1, 9_999, 200_050]
     with running(BrokerPlan(acl=acl), guard=acl) as servers:
-        with Attacker(servers.broker_address) as anonymous:
+        with RawConnection(servers.broker_address) as anonymous:
             assert all(is_refused(anonymous.ask(code)) for code in unknown)
-        with Attacker(servers.names_address) as anonymous:
+        with RawConnection(servers.names_address) as anonymous:
             assert all(is_refused(anonymous.ask(code)) for code in unknown)
-        with Attacker(servers.broker_address, STRANGER) as stranger:
+        with RawConnection(servers.broker_address, STRANGER) as stranger:
             answers = {stranger.ask(code).code for code in unknown}
     assert answers == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
 

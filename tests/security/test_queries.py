@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.live import Attacker, Servers, running
+from tests.raw import RawConnection
+from tests.security.live import Servers, running
 from trimtab.broker.server import BrokerPlan
 from trimtab.broker.store import StoreSettings
 from trimtab.wire.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -27,7 +28,7 @@ def send_fields(topic: str, key: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     with running(BrokerPlan(store=StoreSettings(scan_entries_max=100))) as found:
-        with Attacker(found.broker_address) as client:
+        with RawConnection(found.broker_address) as client:
             for _ in range(MESSAGES):
                 client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Small", "k"), b"x")
             for _ in range(40):
@@ -43,7 +44,7 @@ def query(servers: Servers, **fields: str) -> list[int]:
         "beginTimestamp": "0",
         "endTimestamp": str(2**62),
     } | fields
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         answer = client.ask(RequestCode.QUERY_MESSAGE, asked)
     assert len(answer.body) < FRAME_BYTES_MAX
     return [message.queue_offset for message in decode_messages(answer.body)]
@@ -65,7 +66,7 @@ def test_big_messages_are_fewer_so_that_the_answer_fits_a_frame(servers: Servers
 @pytest.mark.parametrize("key", ["k" * 1_025, "k" * 30_000])
 def test_a_key_without_end_is_refused(servers: Servers, key: str) -> None:
     asked = {"topic": "Small", "key": key, "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         assert client.ask(RequestCode.QUERY_MESSAGE, asked).code == ResponseCode.SYSTEM_ERROR
 
 
@@ -74,7 +75,7 @@ def test_a_key_without_end_is_refused(servers: Servers, key: str) -> None:
 )
 def test_a_range_of_a_queue_is_bounded(servers: Servers, index: str, count: str) -> None:
     asked = {"topic": "Small", "queueId": "0", "index": index, "count": count}
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         answer = client.ask(RequestCode.QUERY_CONSUME_QUEUE, asked)
     shown: tuple[ConsumeQueueData, ...] = (
         decode_body(QueryConsumeQueueResponseBody, answer.body).queue_data or ()
@@ -94,7 +95,7 @@ def test_a_filter_that_nothing_passes_looks_at_a_bounded_number_of_messages(
         "consumerGroup": "g", "topic": "Small", "queueId": "0", "queueOffset": "0", "sysFlag": "4",
         "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "1", "subscription": text, "expressionType": kind, **sizes,
     }  # fmt: skip
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         answer = client.ask(RequestCode.PULL_MESSAGE, asked)
     assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert 0 < int(answer.ext["nextBeginOffset"]) <= 100
@@ -106,7 +107,7 @@ def test_a_pull_gives_no_more_than_fits_a_frame(servers: Servers, sizes: tuple[s
         "consumerGroup": "g", "topic": "Big", "queueId": "0", "queueOffset": "0", "maxMsgNums": sizes[0], "sysFlag": "4",
         "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "1", "subscription": "*", "maxMsgBytes": sizes[1],
     }  # fmt: skip
-    with Attacker(servers.broker_address) as client:
+    with RawConnection(servers.broker_address) as client:
         answer = client.ask(RequestCode.PULL_MESSAGE, asked)
     assert answer.code == ResponseCode.SUCCESS
     assert len(answer.body) <= 5 * MIB

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.raw import RawConnection
 from tests.security.accounts import ADMIN, FORGER, ORDERS, READER, SECRETS, STRANGER, WRITER, acl_in
 from tests.security.attacks import headers
-from tests.security.live import Attacker, running
+from tests.security.live import running
 from trimtab.broker.server import BrokerPlan
 from trimtab.io.disk import RealDisk
 from trimtab.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -36,7 +37,7 @@ def test_no_secret_is_in_any_log_answer_or_file_of_the_store(
         ]
         for address in (servers.broker_address, servers.names_address):
             for who in (None, ADMIN, READER, WRITER, STRANGER, FORGER):
-                with Attacker(address, who) as client:
+                with RawConnection(address, who) as client:
                     for code in (*RequestCode, 9_999):
                         if code in (RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG):
                             continue
@@ -44,7 +45,7 @@ def test_no_secret_is_in_any_log_answer_or_file_of_the_store(
                             answers.append(repr(client.ask(code, {"topic": ORDERS, "queueId": "0"})))
                         except ConnectionError:
                             client.connect()
-        with Attacker(servers.broker_address, ADMIN) as admin:
+        with RawConnection(servers.broker_address, ADMIN) as admin:
             fields = {"accessKey": "a-new-account", "secretKey": NEW_SECRET}
             answers.append(repr(admin.ask(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, fields)))
             answers.append(
@@ -77,7 +78,7 @@ def test_no_peer_writes_a_line_of_its_own_into_the_log(caplog: pytest.LogCapture
     with running() as servers:
         for address in (servers.broker_address, servers.names_address):
             for code in (*RequestCode, 9_999):
-                with Attacker(address) as client:
+                with RawConnection(address) as client:
                     attack = [
                         encode_command(client.request(code, forged_fields, body))
                         for body in (beat, FORGED.encode())
@@ -86,7 +87,7 @@ def test_no_peer_writes_a_line_of_its_own_into_the_log(caplog: pytest.LogCapture
                     client.send(b"".join([*attack, encode_frame(FORGED.encode())]))
                     assert client.is_closed_by_the_server()
             for frame in headers().values():
-                with Attacker(address) as client:
+                with RawConnection(address) as client:
                     client.send(frame + b"\xff" * 8)
                     assert client.is_closed_by_the_server()
     assert caplog.records

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.raw import RawConnection
 from tests.security.accounts import ADMIN, sample_acl
 from tests.security.certificates import Identity, identity
-from tests.security.live import Attacker, Servers, running, until
+from tests.security.live import Servers, running, until
 from trimtab.broker.server import BrokerPlan
 from trimtab.errors import ServerUnreachableError
 from trimtab.io.connection import PeerConnection
@@ -74,7 +75,7 @@ def test_the_broker_registers_over_tls(secured: Servers) -> None:
 
 
 def test_the_connection_is_known_to_be_secure(secured: Servers, own: Identity) -> None:
-    with Attacker(secured.broker_address, tls=client_context(own.ca)) as client:
+    with RawConnection(secured.broker_address, tls=client_context(own.ca)) as client:
         assert client.ask(9_999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert secured.look(lambda: [peer.is_secure for peer in secured.broker.core.peers.values()]) == [True]
         assert client.wire.version() in ("TLSv1.2", "TLSv1.3")  # type: ignore[attr-defined]
@@ -119,7 +120,7 @@ def test_plain_bytes_to_a_tls_port_end_with_one_clear_line(
 ) -> None:
     for address in (secured.broker_address, secured.names_address):
         caplog.clear()
-        with caplog.at_level(logging.INFO), Attacker(address) as plain:
+        with caplog.at_level(logging.INFO), RawConnection(address) as plain:
             plain.send(b'\0\0\0\x69\0\0\0\x65{"code":9999,"opaque":1}' + b" " * 200)
             assert plain.is_closed_by_the_server()
             until(lambda: bool(caplog.records), "it is logged")
@@ -157,7 +158,7 @@ def test_a_handshake_that_never_ends_is_cut_off(own: Identity) -> None:
     from trimtab.io.serving import ServingLimits
 
     plan = BrokerPlan(tls=server_context(own.cert, own.key), limits=ServingLimits(first_frame_ms_max=200))
-    with running(plan) as servers, Attacker(servers.broker_address) as slow:
+    with running(plan) as servers, RawConnection(servers.broker_address) as slow:
         slow.send(b"\x16\x03\x01\x02\x00\x01")
         assert slow.is_closed_by_the_server()
 
@@ -166,10 +167,10 @@ def test_a_new_certificate_is_taken_up_without_a_drop(own: Identity, tmp_path: P
     new = identity(tmp_path)
     tls = server_context(own.cert, own.key)
     with running(BrokerPlan(tls=tls)) as servers:
-        with Attacker(servers.broker_address, tls=client_context(own.ca)) as before:
+        with RawConnection(servers.broker_address, tls=client_context(own.ca)) as before:
             assert before.ask(9_999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             servers.look(lambda: reload_certificate(tls, new.cert, new.key))
-            with Attacker(servers.broker_address, tls=client_context(new.ca)) as after:
+            with RawConnection(servers.broker_address, tls=client_context(new.ca)) as after:
                 assert after.ask(9_999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             assert before.ask(9_999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         with pytest.raises(ServerUnreachableError, match="certificate verify failed"):
@@ -193,8 +194,8 @@ def test_accounts_work_over_tls(own: Identity) -> None:
     with running(plan, guard=acl, names_tls=tls) as servers:
         trusted = client_context(own.ca)
         with (
-            Attacker(servers.names_address, ADMIN, tls=trusted) as admin,
-            Attacker(servers.names_address, tls=trusted) as nobody,
+            RawConnection(servers.names_address, ADMIN, tls=trusted) as admin,
+            RawConnection(servers.names_address, tls=trusted) as nobody,
         ):
             assert b"broker-a" in admin.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
             assert "not signed" in str(nobody.ask(RequestCode.GET_BROKER_CLUSTER_INFO).remark)

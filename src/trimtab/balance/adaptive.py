@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import exp
 
-from trimtab.balance.pick import BrokerStanding, Choice, RingCounter, Writable
+from trimtab.balance.pick import BrokerStanding, Choice, Writable
 from trimtab.model import MessageQueue
 
 SAMPLE_SHARE = 0.2
@@ -37,11 +37,33 @@ class _Broker:
     credit: float = 0.0
 
     def slowness_ms(self, now_ms: int, best_ms: float) -> float:
-        faded = exp(-(now_ms - self.updated_ms) / FORGETTING_MS)
-        average = (
-            best_ms + (self.average_ms - best_ms) * faded if self.average_ms > best_ms else self.average_ms
-        )
+        average = self.average_ms
+        if average > best_ms:
+            average = best_ms + (average - best_ms) * exp((self.updated_ms - now_ms) / FORGETTING_MS)
         return max(average, now_ms - self.unanswered[0]) if self.unanswered else average
+
+
+@dataclass(slots=True)
+class _Option:
+    """One broker of a topic: its queues, whose turn it is, and its part of the topic's messages."""
+
+    name: str
+    broker: _Broker
+    queues: list[MessageQueue]
+    turn: int
+    weight: float = -1.0
+    share: float = 0.0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The brokers of one topic, weighed at one moment."""
+
+    writable: Writable
+    options: list[_Option]
+    at_ms: int = -1
+    answers: int = -1
 
 
 class Adaptive:
@@ -52,19 +74,21 @@ class Adaptive:
     def __init__(self, start: int) -> None:
         self._start = start
         self._brokers: dict[str, _Broker] = {}
-        self._turns: dict[tuple[str, str], RingCounter] = {}
-        self._by_broker: dict[str, tuple[Writable, dict[str, list[MessageQueue]]]] = {}
+        self._plans: dict[str, _Plan] = {}
+        self._answers = 0
 
     def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:
-        by_broker = self._grouped(writable)
-        names = [name for name in by_broker if name != last_broker] or list(by_broker)
-        weights = self._weights(names, now_ms)
-        # A broker with more queues gets more, as plain round robin would give it.
-        shares = {name: weights[name] * len(by_broker[name]) for name in names}
-        chosen = self._smooth(shares)
-        queues = by_broker[chosen]
-        turn = self._turns.setdefault((writable.topic, chosen), RingCounter(self._start))
-        return Choice(queues[abs(turn.next()) % len(queues)], f"{chosen} weighs {weights[chosen]:.3f}")
+        plan = self._plans.get(writable.topic)
+        if plan is None or plan.writable is not writable:
+            plan = self._plans[writable.topic] = self._new_plan(writable, plan)
+        if plan.at_ms != now_ms or plan.answers != self._answers:
+            self._weigh(plan, now_ms)
+        options = plan.options
+        if last_broker is not None:
+            options = [option for option in options if option.name != last_broker] or options
+        option = options[0] if len(options) == 1 else _richest(options)
+        option.turn = turn = (option.turn + 1) % len(option.queues)
+        return Choice(option.queues[turn], option.why)
 
     def began(self, broker_name: str, now_ms: int) -> None:
         self._known(broker_name).unanswered.append(now_ms)
@@ -80,17 +104,17 @@ class Adaptive:
             broker.average_ms += SAMPLE_SHARE * (sample - broker.average_ms)
         broker.has_answered = True
         broker.updated_ms = now_ms
+        self._answers += 1
 
     def brokers(self, now_ms: int) -> list[BrokerStanding]:
-        weights = self._weights(list(self._brokers), now_ms)
-        best_ms = self._best_ms(list(self._brokers))
+        best_ms = min((broker.average_ms for broker in self._brokers.values()), default=0.0)
         standings = [
             BrokerStanding(
                 broker_name=name,
                 is_available=True,
                 latency_ms=broker.slowness_ms(now_ms, best_ms),
                 until_ms=now_ms,
-                weight=weights[name],
+                weight=_weight(broker, now_ms, best_ms),
                 in_flight=len(broker.unanswered),
             )
             for name, broker in self._brokers.items()
@@ -103,38 +127,45 @@ class Adaptive:
             broker = self._brokers[broker_name] = _Broker()
         return broker
 
-    def _grouped(self, writable: Writable) -> dict[str, list[MessageQueue]]:
-        known = self._by_broker.get(writable.topic)
-        if known is not None and known[0] is writable:
-            return known[1]
+    def _new_plan(self, writable: Writable, before: _Plan | None) -> _Plan:
+        turns = {} if before is None else {option.name: option.turn for option in before.options}
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in writable.queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        self._by_broker[writable.topic] = (writable, by_broker)
-        return by_broker
+        options = [
+            _Option(name, self._known(name), queues, turns.get(name, self._start) % len(queues))
+            for name, queues in by_broker.items()
+        ]
+        return _Plan(writable, options)
 
-    def _best_ms(self, names: list[str]) -> float:
-        averages = [self._brokers[name].average_ms for name in names if name in self._brokers]
-        return min(averages, default=0.0)
+    def _weigh(self, plan: _Plan, now_ms: int) -> None:
+        plan.at_ms, plan.answers = now_ms, self._answers
+        best_ms = min([option.broker.average_ms for option in plan.options])
+        for option in plan.options:
+            weight = _weight(option.broker, now_ms, best_ms)
+            if weight != option.weight:
+                option.weight = weight
+                # A broker with more queues gets more, as plain round robin would give it.
+                option.share = weight * len(option.queues)
+                option.why = f"{option.name} weighs {weight:.3f}"
 
-    def _weights(self, names: list[str], now_ms: int) -> dict[str, float]:
-        best_ms = self._best_ms(names)
-        near_ms = NEAR_FACTOR * best_ms + NEAR_MS
-        weights = {}
-        for name in names:
-            slowness = self._known(name).slowness_ms(now_ms, best_ms)
-            weights[name] = 1.0 if slowness <= near_ms else max(WEIGHT_MIN, (near_ms / slowness) ** 3)
-        return weights
 
-    def _smooth(self, shares: dict[str, float]) -> str:
-        """Each broker earns its share, the richest is taken and pays for all: over time everybody gets its part, evenly spread."""
-        total = sum(shares.values())
-        chosen = ""
-        richest = float("-inf")
-        for name, share in shares.items():
-            broker = self._brokers[name]
-            broker.credit = min(broker.credit + share, total)
-            if broker.credit > richest:
-                chosen, richest = name, broker.credit
-        self._brokers[chosen].credit -= total
-        return chosen
+def _weight(broker: _Broker, now_ms: int, best_ms: float) -> float:
+    near_ms = NEAR_FACTOR * best_ms + NEAR_MS
+    slowness = broker.slowness_ms(now_ms, best_ms)
+    return 1.0 if slowness <= near_ms else max(WEIGHT_MIN, (near_ms / slowness) ** 3)
+
+
+def _richest(options: list[_Option]) -> _Option:
+    """Each broker earns its share, the richest is taken and pays for all: over time everybody gets its part, evenly spread."""
+    total = sum([option.share for option in options])
+    chosen = options[0]
+    richest = float("-inf")
+    for option in options:
+        broker = option.broker
+        credit = broker.credit + option.share
+        broker.credit = credit = min(credit, total)
+        if credit > richest:
+            chosen, richest = option, credit
+    chosen.broker.credit -= total
+    return chosen

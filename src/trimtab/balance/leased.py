@@ -98,6 +98,10 @@ class LeasedRebalance:
         self._absences = Absences()
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._holders: Mapping[MessageQueue, str] | None = None
+        self._unheld: frozenset[MessageQueue] = frozenset()
+        """Queues that nobody held at the last look, as far as somebody can tell."""
+        self._waiting: frozenset[MessageQueue] = frozenset()
+        """Queues that nobody held at the last look nor at the one before."""
         self._loads: Mapping[MessageQueue, Load] = {}
         self._holdings: dict[MessageQueue, Holding] = {}
         self._refused: set[MessageQueue] = set()
@@ -157,7 +161,7 @@ class LeasedRebalance:
         """The group's topics and members as they are seen now. `stable` members keep their ids over a restart."""
         before = self._queues, self._peers.counted
         self._queues = {topic: tuple(found) for topic, found in queues.items()}
-        self._holders = holders
+        self._note_holders(holders)
         change = self._peers.on_seen(members, stable, now_ms)
         effects: list[LeasedEffect] = []
         if before != (self._queues, self._peers.counted):
@@ -166,6 +170,15 @@ class LeasedRebalance:
             self._cause = cause or change or "the queues changed"
             effects.append(Happened(Kind.VIEW, cause=self._cause, detail=self._view_in_words()))
         return effects + self._act(now_ms)
+
+    def _note_holders(self, holders: Mapping[MessageQueue, str] | None) -> None:
+        self._holders = holders
+        known = () if holders is None else holders
+        unheld = frozenset(
+            queue for queues in self._queues.values() for queue in queues if queue not in known
+        )
+        self._waiting = frozenset() if holders is None else self._unheld & unheld
+        self._unheld = frozenset() if holders is None else unheld
 
     def on_loads(self, loads: Mapping[MessageQueue, Load], now_ms: int) -> list[LeasedEffect]:
         """What waits in the queues and what comes in, for planners that look at it."""
@@ -185,6 +198,29 @@ class LeasedRebalance:
         if now_ms >= self._sweep_ms:
             effects += self._act(now_ms)
         return effects
+
+    def next_ms(self, now_ms: int) -> int:
+        """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
+        times = [self._sweep_ms, self._peers.next_ms()]
+        for broker in self._absences.brokers():
+            if (LookAtMembers, broker) not in self._asked:
+                times.append(self._looked_ms.get(broker, now_ms - LOOK_EVERY_MS) + LOOK_EVERY_MS)
+        brokers: dict[str, None] = {}
+        for queue, holding in self._holdings.items():
+            if holding.phase is Phase.ASKING:
+                continue
+            brokers[queue.broker_name] = None
+            if holding.phase is Phase.HELD and not holding.is_fenced:
+                times.append(self.trust.ends_ms(queue))
+            elif holding.phase is Phase.DRAINING:
+                times.append(holding.leaving_since_ms + self._drain_ms_max + 1)
+            elif holding.phase is Phase.COMMITTING and holding.asked is None:
+                times.append(holding.since_ms + COMMIT_AGAIN_MS)
+        for broker in brokers:
+            if (Renew, broker) not in self._asked and not self._has_left:
+                due_ms = self._renewed_ms.get(broker, now_ms - RENEW_EVERY_MS) + RENEW_EVERY_MS
+                times.append(max(due_ms, self.trust.may_ask_ms(broker)))
+        return max(now_ms, min(times))
 
     def on_stop(self, now_ms: int) -> list[LeasedEffect]:
         """Give everything up in order, and take nothing more."""
@@ -232,6 +268,7 @@ class LeasedRebalance:
                 held=frozenset(held),
                 holders=self._holders,
                 refused=frozenset(self._refused),
+                waiting=self._waiting,
                 loads=self._loads,
             )
         )
@@ -590,7 +627,7 @@ class LeasedRebalance:
             if holding.phase not in (Phase.ASKING, Phase.HELD)
         }
         effects: list[LeasedEffect] = []
-        for topic in {*self._queues, *self._told}:
+        for topic in dict.fromkeys((*self._queues, *self._told)):
             mine = self.held(topic)
             if topic in on_its_way or set(mine) == set(self._told.get(topic, ())):
                 continue

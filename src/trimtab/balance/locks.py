@@ -38,28 +38,33 @@ class LeaseTable:
         self._lease_ms = lease_ms
         self._closed_grace_ms = closed_grace_ms
         self._groups: dict[str, dict[MessageQueue, Lease]] = {}
+        self._held: dict[int, set[tuple[str, MessageQueue]]] = {}
+        """What is leased through a connection, so that its end costs no look at all other leases."""
+        self._count = 0
         self._newest: dict[tuple[str, MessageQueue], Lease] = {}
         """The last lease of each queue, also after its end; the oldest are forgotten first."""
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+        return self._count
 
     def lock(
         self, group: str, client_id: str, connection: int, queues: Iterable[MessageQueue], now_ms: int
     ) -> list[MessageQueue]:
         """The queues that the client holds after this, of those it asked for."""
-        leases = self._groups.setdefault(group, {})
+        leases = self._groups.get(group, {})
         granted = []
         for queue in queues:
             held = leases.get(queue)
             if held is None or now_ms > held.ends_ms:
-                leases[queue] = self._new_lease(group, queue, client_id, connection, now_ms)
+                lease = self._new_lease(group, queue, client_id, connection, now_ms)
             elif held.client_id == client_id:
                 ends_ms = now_ms + self._lease_ms
-                leases[queue] = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
+                lease = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
             else:
                 continue
+            self._remove(group, queue)
+            leases = self._put(group, queue, lease)
             granted.append(queue)
         return granted
 
@@ -69,9 +74,7 @@ class LeaseTable:
         for queue in queues:
             held = leases.get(queue)
             if held is not None and held.client_id == client_id:
-                del leases[queue]
-        if not leases:
-            self._groups.pop(group, None)
+                self._remove(group, queue)
 
     def holder(self, group: str, queue: MessageQueue, now_ms: int) -> Lease | None:
         """The lease on a queue, if one is in force."""
@@ -81,32 +84,50 @@ class LeaseTable:
     def close(self, connection: int, now_ms: int) -> None:
         """A connection is gone: what was leased through it ends after the grace."""
         ends_ms = now_ms + self._closed_grace_ms
-        for leases in self._groups.values():
-            for queue, held in leases.items():
-                if held.connection == connection:
-                    leases[queue] = replace(held, ends_ms=min(held.ends_ms, ends_ms))
+        for group, queue in self._held.get(connection, ()):
+            held = self._groups[group][queue]
+            self._groups[group][queue] = replace(held, ends_ms=min(held.ends_ms, ends_ms))
 
     def drop_group(self, group: str) -> None:
         """The group was deleted."""
-        self._groups.pop(group, None)
+        for queue in list(self._groups.get(group, ())):
+            self._remove(group, queue)
 
     def expire(self, now_ms: int) -> None:
         """Forgets leases that ended, so that the table does not grow with groups that are gone."""
         for group, leases in list(self._groups.items()):
             for queue in [queue for queue, held in leases.items() if now_ms > held.ends_ms]:
-                del leases[queue]
-            if not leases:
-                del self._groups[group]
+                self._remove(group, queue)
 
     def epochs(self, group: str, queues: Iterable[MessageQueue]) -> tuple[int, ...]:
         """The epochs of leases just granted, in the same order."""
-        leases = self._groups[group]
+        leases = self._groups.get(group, {})
         return tuple([leases[queue].epoch for queue in queues])
 
     def newer_than(self, group: str, queue: MessageQueue, epoch: int) -> Lease | None:
         """The last lease on a queue, in force or not, if it was granted after the one with this epoch."""
         newest = self._newest.get((group, queue))
         return newest if newest is not None and newest.epoch > epoch else None
+
+    def _put(self, group: str, queue: MessageQueue, lease: Lease) -> dict[MessageQueue, Lease]:
+        leases = self._groups.setdefault(group, {})
+        leases[queue] = lease
+        self._held.setdefault(lease.connection, set()).add((group, queue))
+        self._count += 1
+        return leases
+
+    def _remove(self, group: str, queue: MessageQueue) -> None:
+        leases = self._groups.get(group, {})
+        held = leases.pop(queue, None)
+        if held is None:
+            return
+        self._count -= 1
+        if not leases:
+            del self._groups[group]
+        through = self._held[held.connection]
+        through.discard((group, queue))
+        if not through:
+            del self._held[held.connection]
 
     def _new_lease(
         self, group: str, queue: MessageQueue, client_id: str, connection: int, now_ms: int

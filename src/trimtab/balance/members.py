@@ -92,6 +92,7 @@ class ConsumerGroups(Generic[S]):
     def __init__(self, silence_ms_max: int = MEMBER_SILENCE_MS_MAX) -> None:
         self._silence_ms_max = silence_ms_max
         self._groups: dict[str, ConsumerGroup[S]] = {}
+        self._joined = _Joined()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -113,6 +114,7 @@ class ConsumerGroups(Generic[S]):
         known.manner = manner
         is_new = member.connection not in known.members
         known.members[member.connection] = member
+        self._joined.add(member.connection, group)
         topics_changed = known.take_subscriptions(
             {subscription.topic: subscription for subscription in subscriptions}
         )
@@ -123,13 +125,14 @@ class ConsumerGroups(Generic[S]):
         known = self._groups.get(group)
         if known is None or known.members.pop(connection, None) is None:
             return None
+        self._joined.remove(connection, group)
         if not known.members:
             del self._groups[group]
         return Changed(group, tuple(known.members), is_gone=not known.members)
 
     def close(self, connection: int) -> list[Changed]:
         """A connection is gone, and with it its membership in every group."""
-        gone = [self.unregister(group.name, connection) for group in list(self._groups.values())]
+        gone = [self.unregister(group, connection) for group in self._joined.of(connection)]
         return [change for change in gone if change is not None]
 
     def silent(self, now_ms: int) -> list[int]:
@@ -144,6 +147,7 @@ class ProducerGroups:
     def __init__(self, silence_ms_max: int = MEMBER_SILENCE_MS_MAX) -> None:
         self._silence_ms_max = silence_ms_max
         self._groups: dict[str, dict[int, Member]] = {}
+        self._joined = _Joined()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -154,6 +158,7 @@ class ProducerGroups:
     def heartbeat(self, group: str, member: Member) -> None:
         """Takes a heartbeat."""
         self._groups.setdefault(group, {})[member.connection] = member
+        self._joined.add(member.connection, group)
 
     def members(self, group: str) -> list[Member]:
         """Everybody of the group, in the order of arrival."""
@@ -169,18 +174,38 @@ class ProducerGroups:
         """A producer says goodbye."""
         members = self._groups.get(group, {})
         members.pop(connection, None)
+        self._joined.remove(connection, group)
         if not members:
             self._groups.pop(group, None)
 
     def close(self, connection: int) -> None:
         """A connection is gone."""
-        for group in list(self._groups):
+        for group in self._joined.of(connection):
             self.unregister(group, connection)
 
     def silent(self, now_ms: int) -> list[int]:
         """The connections that have not been heard of for too long. Close them."""
         members = (member for group in self._groups.values() for member in group.values())
         return _silent(members, now_ms - self._silence_ms_max)
+
+
+class _Joined:
+    """Which groups a connection belongs to, so that its end costs no look at all the others."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, dict[str, None]] = {}
+
+    def of(self, connection: int) -> list[str]:
+        return list(self._groups.get(connection, ()))
+
+    def add(self, connection: int, group: str) -> None:
+        self._groups.setdefault(connection, {})[group] = None
+
+    def remove(self, connection: int, group: str) -> None:
+        groups = self._groups.get(connection, {})
+        groups.pop(group, None)
+        if not groups:
+            self._groups.pop(connection, None)
 
 
 def _silent(members: Iterable[Member], since_ms: int) -> list[int]:

@@ -11,6 +11,7 @@ from trimtab.balance.order import sorted_names
 
 RESTART_GRACE_MS = 30_000
 BROKER_RETURN_GRACE_MS = 10_000
+NEVER_MS = 2**62
 
 
 class Peers:
@@ -46,6 +47,15 @@ class Peers:
         before = self.counted
         self._count(now_ms)
         return before != self.counted
+
+    def next_ms(self) -> int:
+        """When somebody may no longer be waited for."""
+        missing = [
+            seen_ms + RESTART_GRACE_MS
+            for member, seen_ms in self._stable_seen_ms.items()
+            if member not in self._present
+        ]
+        return min((*missing, *self._awaited_until_ms.values()), default=NEVER_MS)
 
     def _count(self, now_ms: int) -> None:
         awaited = set()

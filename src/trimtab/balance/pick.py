@@ -5,7 +5,7 @@ chance a starting number. All policies treat a topic's queues as given; none edi
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trimtab.model import MessageQueue
 
@@ -24,8 +24,7 @@ class Writable:
         return sum(queue.broker_name == broker_name for queue in self.queues)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A queue and why it was taken, for receipts and for people."""
 
     queue: MessageQueue

@@ -97,6 +97,10 @@ class Rebalance:
         counts = ", ".join(f"{phase.value}={phases.count(phase)}" for phase in Phase if phase in phases)
         return f"<Rebalance {self.group} {self.client_id} {counts or 'nothing'}>"
 
+    def __len__(self) -> int:
+        """Queues in any phase."""
+        return len(self._holdings)
+
     def holding(self, queue: MessageQueue) -> Holding | None:
         """The queue's state, if it has any."""
         return self._holdings.get(queue)

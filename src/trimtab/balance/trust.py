@@ -17,6 +17,7 @@ RENEW_EVERY_MS = 2_000
 TRUST_MS = 8_000
 PROOF_GAP_MS = 1_500
 REGISTRATION_MS_MAX = 60_000
+NEVER_MS = 2**62
 
 
 @dataclass(slots=True)
@@ -61,6 +62,19 @@ class Trust:
             and now_ms - broker.listed_since_ms >= PROOF_GAP_MS
             and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
         )
+
+    def may_ask_ms(self, broker_name: str) -> int:
+        """From when on a lease asked for may count, if nothing happens meanwhile; far off while the broker does not list this member."""
+        broker = self._brokers.get(broker_name)
+        is_listed = broker is not None and broker.listed_since_ms is not None
+        return broker.listed_since_ms + PROOF_GAP_MS if is_listed else NEVER_MS
+
+    def ends_ms(self, queue: MessageQueue) -> int:
+        """When the lease is no longer trusted, if it is not renewed before."""
+        renewed_ms = self._renewed_ms.get(queue)
+        if renewed_ms is None or renewed_ms <= self._brokers[queue.broker_name].lost_ms:
+            return 0
+        return renewed_ms + TRUST_MS
 
     def on_granted(self, queue: MessageQueue, sent_ms: int) -> bool:
         """The broker granted what was asked for at this time; whether it counts."""

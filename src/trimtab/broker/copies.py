@@ -64,11 +64,7 @@ def copy_of(
 
 def append_copy(core: "BrokerCore", placed: Placed, now: "Now") -> "Appended":
     """Gives it its place; `StoreError` if the store takes nothing."""
-    appended = core.writes.append(
-        placed.topic, placed.message, now, tags_code=placed.tags_code, keys=placed.keys
-    )
-    core.stats.stored(placed.topic, appended.size)
-    return appended
+    return core.writes.append(placed.message, now, placed.tags_code, placed.keys)
 
 
 def destination_of(message: StoredMessage) -> tuple[str, int] | None:

@@ -21,6 +21,7 @@ from trimtab.broker.groups import GroupTable
 from trimtab.broker.names import topic_complaint
 from trimtab.broker.offsets import OffsetTable
 from trimtab.broker.polls import HeldPulls
+from trimtab.broker.prepared import Preparer
 from trimtab.broker.requests import HANDLERS, HOT_HANDLERS, Answer, Later, Peer, Refused, Request
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.states import States
@@ -29,7 +30,7 @@ from trimtab.broker.timers import TimerCursors, Timers
 from trimtab.broker.topics import TopicTable
 from trimtab.broker.transactions import Transactions
 from trimtab.broker.writes import Writes
-from trimtab.errors import BadHeaderError, ProtocolError
+from trimtab.errors import ProtocolError
 from trimtab.model import Now
 from trimtab.wire.bodies import DataVersion, SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from trimtab.wire.codes import ONEWAY_FLAG, RESPONSE_FLAG, RequestCode, ResponseCode
@@ -50,6 +51,7 @@ QUESTION_MS_MAX = 10_000
 INCIDENTS_MAX = 100
 OUTBOX_BYTES_MAX = 1 << 20
 OFFSETS_SAVED_EVERY_MS = 5_000
+SWEPT_EVERY_MS = 1_000
 
 Chore = Callable[["BrokerCore", Now], None]
 GrowthWatcher = Callable[["BrokerCore", str, int, Now], None]
@@ -94,10 +96,11 @@ class BrokerCore:
         self.timers = Timers(self.states.load(timers.STATE, TimerCursors), store)
         self.transactions = Transactions()
         self.stats = Stats(settings.cluster_name)
-        self.send_answers = SendAnswers(settings.region, trace_on=True)
-        self.cluster_property = f"\x02{CLUSTER}\x01{settings.cluster_name}".encode()
         self.id_prefix = self.store_host.hex().upper()
         """Of every offset message id that this broker gives out."""
+        self.send_answers = SendAnswers(self.id_prefix, settings.region, trace_on=True)
+        self.cluster_property = f"\x02{CLUSTER}\x01{settings.cluster_name}".encode()
+        self.preparer = Preparer()
         self.polls = HeldPulls(settings.held_pulls_max)
         self.writes = Writes(self)
         self.conversations = Conversations(settings.unanswered_requests_max)
@@ -116,6 +119,8 @@ class BrokerCore:
         self.settings_version = DataVersion(timestamp=now.wall_ms)
         self.retained_ms = now.monotonic_ms
         """When old messages were last let go."""
+        self.swept_ms = now.monotonic_ms
+        """When members and leases were last looked through."""
         self._restore_topics(now)
 
     def _restore_topics(self, now: Now) -> None:
@@ -296,8 +301,8 @@ class BrokerCore:
             HOT_HANDLERS[type(request)](self, peer, request, body, now)
         except Refused as refused:
             answer = Answer(refused.code, remark=refused.remark)
-        except ProtocolError:
-            raise
+        except ProtocolError as error:
+            answer = Answer(ResponseCode.MESSAGE_ILLEGAL, remark=str(error))
         except Exception as error:  # noqa: BLE001 - as in _decide
             answer = self._failed(int(type(request).__struct_config__.tag or 0), error)
         if answer is not None and not request.flag & ONEWAY_FLAG:
@@ -323,10 +328,8 @@ class BrokerCore:
             return handler.run(self, Request(peer, command, header, now))
         except Refused as refused:
             return Answer(refused.code, remark=refused.remark)
-        except BadHeaderError as error:
+        except ProtocolError as error:  # the frame was whole, so the peer's other requests need not suffer
             return Answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except ProtocolError:
-            raise
         except Exception as error:  # noqa: BLE001 - a defect of ours must not take the peer's other requests with it
             return self._failed(command.code, error)
 
@@ -367,6 +370,9 @@ def on_growth(watch: GrowthWatcher) -> GrowthWatcher:
 def end_what_is_overdue(core: BrokerCore, now: Now) -> None:
     """Questions without an answer, leases that ended, members that fell silent."""
     core.conversations.expire(now.monotonic_ms)
+    if now.monotonic_ms - core.swept_ms < SWEPT_EVERY_MS:
+        return
+    core.swept_ms = now.monotonic_ms
     core.leases.expire(now.monotonic_ms)
     core.to_close += core.consumers.silent(now.monotonic_ms)
     core.to_close += core.producers.silent(now.monotonic_ms)

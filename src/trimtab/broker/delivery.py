@@ -89,6 +89,13 @@ class DelayedDelivery:
             if not level.in_flight and self._is_something_due(core, level, now):
                 self._deliver_level(core, level, budget, now)
 
+    def first_place(self, core: "BrokerCore") -> int | None:
+        """Where the oldest message that waits lies in the log."""
+        entries = [
+            core.store.entry(names.SCHEDULE_TOPIC, level.queue_id, level.delivered) for level in self._levels
+        ]
+        return min((entry.physical_offset for entry in entries if entry is not None), default=None)
+
     def save(self, core: "BrokerCore", now: "Now") -> None:
         """Saves the cursors, unless some are about to move."""
         if not any(level.in_flight for level in self._levels):

@@ -4,7 +4,7 @@ A message that is to be delivered later, by level or by time, is stored under a 
 its properties. The schedule topic has one queue per level, so that each is in the order of delivery by itself.
 """
 
-from typing import NamedTuple
+import re
 
 import msgspec
 
@@ -25,6 +25,7 @@ TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 TIMER_WISHES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 TIMER_PRECISION_MS = 1_000
+_LEVEL = re.compile(r"-?[0-9]{1,9}")
 
 
 class Incoming(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +43,7 @@ class Incoming(msgspec.Struct, frozen=True, gc=False):
     prepared_transaction_offset: int = 0
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """What the store is given."""
 
     topic: str
@@ -63,6 +64,9 @@ def place(incoming: Incoming, levels: DelayLevels, timer_ms_max: int, now: Now) 
                 kept = {name: value for name, value in properties.items() if name not in TIMER_WISHES}
                 incoming = msgspec.structs.replace(incoming, properties=kept)
             return _waiting(incoming, names.SCHEDULE_TOPIC, level - 1, {keys.DELAY: str(level)}, deliver_ms)
+        wished = properties.get(keys.DELAY)
+        if wished is not None and _LEVEL.fullmatch(wished) is None:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"the delay level is no number: {wished[:40]!r}")
         due_ms = timer_ms(properties, now)
         if due_ms is not None and due_ms > now.wall_ms:
             if due_ms - now.wall_ms > timer_ms_max:

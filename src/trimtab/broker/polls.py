@@ -30,6 +30,7 @@ class HeldPulls:
     def __init__(self, pulls_max: int) -> None:
         self._pulls_max = pulls_max
         self._queues: dict[Queue, dict[int, HeldPull]] = {}
+        self._connections: dict[int, dict[int, HeldPull]] = {}
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._serial = 0
         self._count = 0
@@ -45,6 +46,7 @@ class HeldPulls:
         """Keeps a pull."""
         self._serial += 1
         self._queues.setdefault(pull.queue, {})[id(pull)] = pull
+        self._connections.setdefault(pull.peer.connection, {})[id(pull)] = pull
         heappush(self._deadlines, (pull.deadline_ms, self._serial, pull))
         self._count += 1
         if len(self._deadlines) > 2 * self._count + 1_024:
@@ -61,6 +63,10 @@ class HeldPulls:
             return False
         if not waiting:
             del self._queues[pull.queue]
+        asked = self._connections[pull.peer.connection]
+        del asked[id(pull)]
+        if not asked:
+            del self._connections[pull.peer.connection]
         self._count -= 1
         return True
 
@@ -73,13 +79,7 @@ class HeldPulls:
 
     def close(self, connection: int) -> None:
         """Drops the pulls of a connection that is gone."""
-        gone = [
-            pull
-            for pulls in self._queues.values()
-            for pull in pulls.values()
-            if pull.peer.connection == connection
-        ]
-        for pull in gone:
+        for pull in list(self._connections.get(connection, {}).values()):
             self.take(pull)
 
     def all(self) -> list[HeldPull]:

@@ -79,6 +79,8 @@ class BrokerServer:
         self._core: BrokerCore | None = None
         self._registrar: Registrar | None = None
         self._ticker: asyncio.TimerHandle | None = None
+        self._has_sent = False
+        """Since the last time somebody wanted to know: only sending ends a connection in the midst of its frames."""
 
     def __repr__(self) -> str:
         return f"<BrokerServer {self.plan.settings.broker_name} {self._server!r}>"
@@ -222,10 +224,11 @@ class BrokerServer:
             host = host_bytes(connection.peer if ":" not in connection.host else f"[{connection.host}]:0")
             core.on_connect(Peer(connection.id, connection.peer, host, connection.is_secure))
         try:
+            self._has_sent = False
             for frame in frames:
-                if connection.is_closing:
-                    break
                 core.on_frame(connection.id, frame, now)
+                if self._has_sent and connection.is_closing:
+                    break
         finally:
             core.finish(now)
             self._flush()
@@ -237,11 +240,11 @@ class BrokerServer:
             self._flush()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ticker = loop.call_later(TICK_S, self._tick, loop)  # first: whatever fails below, time goes on
         now = self._now()
         self.core.tick(now)
         self.core.store.tick(now.monotonic_ms)
         self._flush()
-        self._ticker = loop.call_later(TICK_S, self._tick, loop)
 
     def _settle(self) -> None:
         self.core.writes.settle(self._now())
@@ -251,6 +254,7 @@ class BrokerServer:
     def _send_outbox(self) -> None:
         core = self.core
         outbox, core.outbox, core.outbox_bytes = core.outbox, {}, 0
+        self._has_sent = True
         for number, frames in outbox.items():
             connection = self._server.connection(number)
             if connection is not None:

@@ -145,12 +145,12 @@ class Stats:
 
     # --- counting
 
-    def stored(self, topic: str, size: int) -> None:
-        """A message was appended."""
+    def stored(self, topic: str, size: int, messages: int = 1) -> None:
+        """Messages were written that take `size` bytes together."""
         flow = self._puts.get(topic)
         if flow is None:
             flow = _flow_for(self._puts, topic, self._other_puts)
-        flow.messages += 1
+        flow.messages += messages
         flow.bytes += size
 
     def pulled(self, header: "PullMessage", result: "ReadResult") -> None:

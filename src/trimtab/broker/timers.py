@@ -131,6 +131,16 @@ class Timers:
                 return
             self._deliver_some(core, budget, now)
 
+    def first_place(self, core: "BrokerCore") -> int | None:
+        """Where the oldest message that waits lies in the log."""
+        second = self._second
+        waiting = [self._wheel.first_offset(), self._recalls.first_offset()]
+        waiting += [] if second is None else [*second.offsets[second.settled : second.settled + 1]]
+        waiting += [self._filled] if self._filled < core.store.max_offset(names.TIMER_TOPIC, _QUEUE) else []
+        offset = min((one for one in waiting if one is not None), default=None)
+        entry = None if offset is None else core.store.entry(names.TIMER_TOPIC, _QUEUE, offset)
+        return None if entry is None else entry.physical_offset
+
     def save(self, core: "BrokerCore", now: "Now") -> None:
         """Saves how far it is, unless it stands in the middle of a second or is late."""
         second = self._first_second()

@@ -7,7 +7,7 @@ answers all of its senders so, and nobody sees any of it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trimtab.broker.requests import Answer
 from trimtab.broker.store.errors import StoreError, StoreWriteError
@@ -15,31 +15,27 @@ from trimtab.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from trimtab.broker.core import BrokerCore
-    from trimtab.broker.store import Appended
+    from trimtab.broker.store import Appended, AppendedTogether, Grown, Part
     from trimtab.model import Now
     from trimtab.wire.messages import Storable
 
-
-class _Promise(NamedTuple):
-    """An answer that is right as soon as the log is visible up to `end`."""
-
-    end: int
-    connection: int
-    opaque: int
-    frame: bytes
-
-
 Then = Callable[["StoreError | None", "Now"], None]
+
+# An answer that is right as soon as the log is visible up to an end: that end, the request's opaque, the frame. A bare tuple,
+# because it is made a hundred thousand times a second.
+_Promise = tuple[int, int, bytes]
 
 
 @dataclass(slots=True)
 class _Batch:
     """What one wake-up brought."""
 
-    promises: list[_Promise] = field(default_factory=list)
+    promises: dict[int, list[_Promise]] = field(default_factory=dict)
+    """By connection."""
     thens: list[tuple[int, Then]] = field(default_factory=list)
-    queues: dict[tuple[str, int], None] = field(default_factory=dict)
     end: int = 0
+    grown: "list[Grown]" = field(default_factory=list)
+    """Once it is written: the queues that have more now."""
     kept_end: int = 0
     """Once it is settled: how much of it is there."""
     failure: StoreError | None = None
@@ -50,29 +46,39 @@ class Writes:
 
     def __init__(self, core: "BrokerCore") -> None:
         self._core = core
+        self._store = core.store
         self._batch = _Batch()
         self._settled: list[_Batch] = []
         self.when_settled: Callable[[], None] = lambda: None
         """Called, from the loop, when a batch became visible outside of an event. The shell then calls `settle`."""
 
-    def append(
-        self, topic: str, message: "Storable", now: "Now", *, tags_code: int, keys: Sequence[bytes]
-    ) -> "Appended":
+    def append(self, message: "Storable", now: "Now", tags_code: int, keys: Sequence[bytes]) -> "Appended":
         """Gives a message its place. It is stored by the next `finish`."""
-        core = self._core
         try:
-            appended = core.store.append(message, now.wall_ms, core.store_host, tags_code, keys)
+            appended = self._store.append(message, now.wall_ms, self._core.store_host, tags_code, keys)
         except StoreWriteError as failure:
-            batch, self._batch = self._batch, _Batch()
-            self._lose(batch, failure)
+            self._lose_batch(failure)
             raise
-        self._batch.queues[topic, message.queue_id] = None
+        self._batch.end = appended.end
+        return appended
+
+    def append_parts(self, common: "Storable", parts: "Sequence[Part]", now: "Now") -> "AppendedTogether":
+        """Gives several messages of one queue their places."""
+        try:
+            appended = self._store.append_parts(common, parts, now.wall_ms, self._core.store_host)
+        except StoreWriteError as failure:
+            self._lose_batch(failure)
+            raise
         self._batch.end = appended.end
         return appended
 
     def promise(self, end: int, connection: int, opaque: int, frame: bytes) -> None:
         """Sends this frame when the log is visible up to `end`; an error in its place if it never will be."""
-        self._batch.promises.append(_Promise(end, connection, opaque, frame))
+        promises = self._batch.promises
+        if connection in promises:
+            promises[connection].append((end, opaque, frame))
+        else:
+            promises[connection] = [(end, opaque, frame)]
 
     def then(self, end: int, run: Then) -> None:
         """Calls back when the log is visible up to `end`, with an error if it never will be."""
@@ -93,50 +99,68 @@ class Writes:
 
     def _write(self, batch: _Batch) -> None:
         try:
-            self._core.store.write()
+            self._store.write()
         except StoreError as failure:
             self._lose(batch, failure)
         else:
+            self._count(batch)
             self._watch(batch)
+
+    def _count(self, batch: _Batch) -> None:
+        batch.grown = self._store.take_grown()
+        for grown in batch.grown:
+            self._core.stats.stored(grown.topic, grown.bytes, grown.messages)
+
+    def _lose_batch(self, failure: StoreError) -> None:
+        batch, self._batch = self._batch, _Batch()
+        self._lose(batch, failure)
 
     def _lose(self, batch: _Batch, failure: StoreError) -> None:
         """A write failed: what was not written before is lost. A large batch is written in pieces, so some may have been."""
-        written = self._core.store.written_end
-        kept = _Batch(queues=batch.queues, end=written)
+        written = self._store.written_end
+        kept = _Batch(end=written)
         lost = _Batch(failure=failure)
-        for promise in batch.promises:
-            (kept if promise.end <= written else lost).promises.append(promise)
+        self._count(kept)
+        for connection, promises in batch.promises.items():
+            kept.promises[connection] = [promise for promise in promises if promise[0] <= written]
+            lost.promises[connection] = [promise for promise in promises if promise[0] > written]
         for end, run in batch.thens:
             (kept if end <= written else lost).thens.append((end, run))
         self._settled.append(lost)
-        if kept.promises or kept.thens:
-            self._watch(kept)
+        self._watch(kept)
 
     def _watch(self, batch: _Batch) -> None:
         is_within_event = True
 
         def settled(failure: StoreError | None) -> None:
             batch.failure = failure
-            batch.kept_end = batch.end if failure is None else self._core.store.visible_end
+            batch.kept_end = batch.end if failure is None else self._store.visible_end
             self._settled.append(batch)
             if not is_within_event:
                 self.when_settled()
 
-        self._core.store.on_visible(batch.end, settled)
+        self._store.on_visible(batch.end, settled)
         is_within_event = False
 
     def _let_go(self, batch: _Batch, now: "Now") -> None:
         core = self._core
-        failure, kept_end = batch.failure, batch.kept_end
-        for end, connection, opaque, frame in batch.promises:
-            if end <= kept_end:
+        for connection, promises in batch.promises.items():
+            if batch.failure is None:
+                core.send(connection, b"".join([frame for _, _, frame in promises]))
+            else:
+                self._let_some_go(connection, promises, batch)
+        for end, run in batch.thens:
+            run(None if end <= batch.kept_end else batch.failure, now)
+        for grown in batch.grown:
+            core.queue_grew(grown.topic, grown.queue_id, now)
+
+    def _let_some_go(self, connection: int, promises: list[_Promise], batch: _Batch) -> None:
+        core = self._core
+        for end, opaque, frame in promises:
+            if end <= batch.kept_end:
                 core.send(connection, frame)
             else:
                 core.stats.put_failures += 1
                 core.reply(
-                    connection, opaque, Answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark=str(failure))
+                    connection, opaque, Answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark=str(batch.failure))
                 )
-        for end, run in batch.thens:
-            run(None if end <= kept_end else failure, now)
-        for topic, queue_id in batch.queues:
-            core.queue_grew(topic, queue_id, now)

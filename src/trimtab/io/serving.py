@@ -21,6 +21,7 @@ from typing import Protocol, cast
 
 from trimtab.errors import ProtocolError
 from trimtab.io.clock import Clock
+from trimtab.io.complaints import Complaints
 from trimtab.io.tls import HANDSHAKE_RECORD
 from trimtab.wire.frames import FRAME_BYTES_MAX, Frame, FrameDecoder
 
@@ -224,12 +225,10 @@ class FrameServerProtocol(asyncio.Protocol):
             failure = self._hand_over(frames) or failure
         if failure is not None:
             if data.startswith(HANDSHAKE_RECORD) and not self._had_frame:
-                _log.warning(
-                    "%s spoke TLS to a port without it, and is closed: turn TLS on here or off there",
-                    connection.peer,
-                )
+                text = "%s spoke TLS to a port without it, and is closed: turn TLS on here or off there"
+                self._server.complain(connection, logging.WARNING, text, connection.peer)
             else:
-                _log.info("%s is closed: %s", connection.peer, failure)
+                self._server.complain(connection, logging.INFO, "%s is closed: %s", connection.peer, failure)
             connection.close()
 
     def _hand_over(self, frames: list[Frame]) -> ProtocolError | None:
@@ -318,6 +317,7 @@ class FrameServer:
         self._numbers = itertools.count(1)
         self._protocols: dict[int, FrameServerProtocol] = {}
         self._hosts: Counter[str] = Counter()
+        self._complaints = Complaints(_log)
         self._servers: list[asyncio.Server] = []
         self.is_paused = False
         self._sweeper: asyncio.TimerHandle | None = None
@@ -438,7 +438,8 @@ class FrameServer:
         for protocol in list(self._protocols.values()):
             reason = protocol.overdue(now_ms)
             if reason is not None:
-                _log.info("%s %s and is cut off", protocol.connection.peer, reason)
+                peer = protocol.connection.peer
+                self.complain(protocol.connection, logging.INFO, "%s %s and is cut off", peer, reason)
                 protocol.connection.abort()
 
     def _sweep_soon(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -466,9 +467,14 @@ class FrameServer:
         if self._all_gone is not None:
             self._all_gone.clear()
         if is_full or not self._servers:
-            _log.warning("%s is refused: %d connections are open", connection.peer, len(self._protocols) - 1)
+            text, others = "%s is refused: %d connections are open", len(self._protocols) - 1
+            self.complain(connection, logging.WARNING, text, connection.peer, others)
             connection.abort()
         return connection
+
+    def complain(self, connection: Connection, level: int, text: str, *values: object) -> None:
+        """Says in the log what is wrong with a peer; not more than once a minute for each address."""
+        self._complaints.about(connection.host, self.clock.monotonic_ms(), level, text, *values)
 
     def lost(self, protocol: FrameServerProtocol, *, had_frame: bool) -> None:
         """Forgets a connection that is gone."""

@@ -7,7 +7,8 @@ Any way of cutting the stream gives the same frames, and frames in front of a ba
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from trimtab.errors import ProtocolError
 
@@ -20,9 +21,11 @@ JSON_HEADER = 0
 BINARY_HEADER = 1
 
 _LENGTHS = struct.Struct(">II")
+_pack_lengths = _LENGTHS.pack
+_unpack_lengths = _LENGTHS.unpack_from
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One frame as it came: the header still encoded, an absent body as empty bytes."""
 
     serializer: int
@@ -62,10 +65,12 @@ class FrameDecoder:
         at = 0
         end = len(data)
         self._needed = 4
+        length_max, header_bytes_max = self._frame_bytes_max - 4, self._header_bytes_max
         while end - at >= 8:
-            length, mark = _LENGTHS.unpack_from(data, at)
+            length, mark = _unpack_lengths(data, at)
             header_length = mark & 0xFFFFFF
-            self._judge(length, header_length)
+            if not header_length + 4 <= length <= length_max or header_length > header_bytes_max:
+                self._judge(length, header_length)
             next_at = at + 4 + length
             if next_at > end:
                 self._needed = 4 + length
@@ -96,8 +101,4 @@ class FrameDecoder:
 def encode_frame(header: bytes, body: bytes = b"", *, serializer: int = JSON_HEADER) -> bytes:
     """The bytes of one frame."""
     header_length = len(header)
-    return b"%b%b%b" % (
-        _LENGTHS.pack(4 + header_length + len(body), serializer << 24 | header_length),
-        header,
-        body,
-    )
+    return _pack_lengths(4 + header_length + len(body), serializer << 24 | header_length) + header + body

@@ -5,6 +5,8 @@ that fast form (another code, a binary header, an odd spelling) goes the general
 Writing: a template with the holes filled in.
 """
 
+from collections.abc import Sequence
+from struct import Struct
 from typing import TypeAlias
 
 import msgspec
@@ -47,6 +49,7 @@ HotRequest: TypeAlias = SendRequest | BatchRequest | PullRequest
 
 _hot_decoder: msgspec.json.Decoder[HotRequest] = msgspec.json.Decoder(HotRequest, strict=False)
 _text = msgspec.json.encode
+_pack_lengths = Struct(">II").pack
 
 
 def decode_request(frame: Frame) -> HotRequest | Command:
@@ -118,21 +121,33 @@ def encode_send_response(header: SendMessageResponse, *, opaque: int, code: int 
 
 
 class SendAnswers:
-    """Answers of one broker to sends: what never changes is laid out once."""
+    """Answers of one broker to sends: what never changes is laid out once. `id_prefix` begins all its message ids."""
 
-    __slots__ = ("_template",)
+    __slots__ = ("_id", "_of_one", "_of_several")
 
-    def __init__(self, region: str, *, trace_on: bool) -> None:
+    def __init__(self, id_prefix: str, region: str, *, trace_on: bool) -> None:
         fixed = b'"MSG_REGION":%b,"TRACE_ON":"%b"' % (_text(region), b"true" if trace_on else b"false")
-        self._template = (
-            b'{"code":0,"extFields":{"queueId":"%d","msgId":"%b","queueOffset":"%d",'
+        begin = b'{"code":0,"extFields":{"queueId":"%d","msgId":"'
+        end = (
+            b'","queueOffset":"%d",'
             + fixed.replace(b"%", b"%%")
             + b'},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":399}'
         )
+        self._id = id_prefix.encode() + b"%016X"
+        self._of_one = begin + self._id + end
+        self._of_several = begin + b"%b" + end
 
-    def encode(self, opaque: int, msg_id: str, queue_id: int, queue_offset: int) -> bytes:
+    def encode(self, opaque: int, physical_offset: int, queue_id: int, queue_offset: int) -> bytes:
         """The frame that says: stored, and where."""
-        return encode_frame(self._template % (queue_id, msg_id.encode(), queue_offset, opaque))
+        text = self._of_one % (queue_id, physical_offset, queue_offset, opaque)
+        return _pack_lengths(4 + len(text), len(text)) + text
+
+    def encode_several(
+        self, opaque: int, physical_offsets: Sequence[int], queue_id: int, queue_offset: int
+    ) -> bytes:
+        """The same for a batch: the ids of all, the offset of the first."""
+        ids = b",".join([self._id] * len(physical_offsets)) % tuple(physical_offsets)
+        return encode_frame(self._of_several % (queue_id, ids, queue_offset, opaque))
 
 
 def encode_pull_request(header: PullMessage, *, opaque: int, code: int = RequestCode.PULL_MESSAGE) -> bytes:

@@ -276,12 +276,20 @@ def test_more_levels_than_queues_were_asked_for_is_no_harm() -> None:
     assert [message.properties["DELAY"] for message in client.pull("T")] == ["2"]
 
 
-@pytest.mark.parametrize("level", ["-1", "0", "x", "٣", "99999999999999999999", "1.5"])
-def test_a_level_that_is_none_means_no_delay(level: str) -> None:
+@pytest.mark.parametrize("level", ["-1", "0", "-0"])
+def test_a_level_below_the_first_means_no_delay(level: str) -> None:
     broker = Driver()
     client = broker.connect()
     client.send("T", DELAY=level)
     assert len(client.pull("T")) == 1
+
+
+@pytest.mark.parametrize("level", ["x", "٣", "99999999999999999999", "1.5"])
+def test_a_level_that_is_no_number_is_refused_instead_of_delivered_too_early(level: str) -> None:
+    broker = Driver()
+    client = broker.connect()
+    answer = client.ask(RequestCode.SEND_MESSAGE_V2, client.send_header("T", DELAY=level), b"x")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1"}])

@@ -80,6 +80,27 @@ def test_a_broken_batch_is_refused_and_nothing_of_it_is_stored(body: bytes) -> N
     assert client.is_closed or client.answers[opaque].code == ResponseCode.MESSAGE_ILLEGAL
 
 
+def test_a_batch_is_stored_as_a_whole_or_not_at_all() -> None:
+    broker = Driver(settings=BrokerSettings(message_bytes_max=100))
+    client = broker.connect()
+    good = BatchEntry(b"good", b"")
+    bad = [BatchEntry(bytes(101), b""), BatchEntry(b"x", b"a\x01" + b"v" * 32_765)]
+    for entry in bad:
+        body = encode_batch([good, entry, good])
+        answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, client.send_header("T"), body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert client.bodies("T") == []
+    assert broker.core.stats.totals().put_messages == 0
+
+
+def test_what_a_batch_says_of_all_its_messages_does_not_multiply_without_bounds() -> None:
+    client = Driver().connect()
+    body = encode_batch([BatchEntry(b"", b"")] * 1_000)
+    answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, client.send_header("T", common="v" * 20_000), body)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "at most" in str(answer.remark)
+
+
 def test_a_one_way_send_is_stored_and_not_answered() -> None:
     client = Driver().connect()
     opaque = client.request(RequestCode.SEND_MESSAGE_V2, client.send_header("T"), b"x", is_oneway=True)

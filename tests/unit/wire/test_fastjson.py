@@ -390,10 +390,10 @@ def test_the_limit_on_values_stops_what_is_short_in_bytes_and_large_in_memory() 
 
 def test_time_grows_with_length_and_not_with_its_square() -> None:
     def seconds(text: bytes) -> float:
-        began = time.perf_counter()
+        began = time.process_time()
         with pytest.raises(ProtocolError):
             decode_body(ConsumeStats, text)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     shapes = (b'\\"', b',{"a":1', b"{ ", b',{"', b"1", b",1 ", b'"', b"\\", b"{", b',{"a":1}', b"{{}:")
     for shape in shapes:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from trimtab.broker.acl import Acl, AclError, Rules
-from trimtab.broker.acl_file import AccountForm, account_from, form_of
+from trimtab.broker.acl_forms import AccountForm, account_from, form_of
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.requests import OK, Access, Answer, NoHeader, Refused, Request, handles
 from trimtab.wire.bodies import AclConfig, PlainAccessConfig

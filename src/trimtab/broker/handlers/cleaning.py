@@ -28,8 +28,14 @@ def clean_topics(core: BrokerCore, request: Request[NoHeader]) -> Answer:
 @handles(RequestCode.DELETE_EXPIRED_COMMITLOG, header=NoHeader, access=Access(admin=True))
 def delete_expired(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     """Lets old messages go now, by the same rule as otherwise every minute."""
-    core.store.retain(request.now.wall_ms)
+    core.store.retain(request.now.wall_ms, keep_from=_first_waiting_place(core))
     return OK
+
+
+def _first_waiting_place(core: BrokerCore) -> int | None:
+    """A message that waits for its time was acknowledged and has not been seen: it is kept, however old it is."""
+    places = (core.delays.first_place(core), core.timers.first_place(core))
+    return min((place for place in places if place is not None), default=None)
 
 
 @chore
@@ -39,6 +45,6 @@ def let_old_messages_go(core: BrokerCore, now: Now) -> None:
         return
     core.retained_ms = now.monotonic_ms
     try:
-        core.store.retain(now.wall_ms)
+        core.store.retain(now.wall_ms, keep_from=_first_waiting_place(core))
     except StoreError as error:
         core.incidents.append((RequestCode.DELETE_EXPIRED_COMMITLOG, error))

@@ -64,7 +64,7 @@ def query_consumer_offset(core: BrokerCore, request: Request[QueryConsumerOffset
     """What the group committed; a group that is new to a young queue begins at its beginning."""
     header = request.header
     offset = core.offsets.get(header.consumer_group, header.topic, header.queue_id)
-    if offset is None:
+    if offset is None or offset < 0:
         if not _is_young(core, header.topic, header.queue_id) or header.set_zero_if_not_found is False:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
         offset = 0

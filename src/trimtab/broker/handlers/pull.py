@@ -154,6 +154,10 @@ def _selection_in(header: PullMessage) -> Selection:
         if text in ("", ALL):
             return EVERYTHING
         tags = [tag.strip() for tag in text.split("||")]
+        if not any(text.split("||")):
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {text}"
+            )
         return Selection(codes=frozenset(java_hash(tag) & _U32 for tag in tags if tag))
     try:
         return Selection(filter=compile_sql92(text))

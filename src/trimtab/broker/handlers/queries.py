@@ -42,14 +42,13 @@ def query_message(core: BrokerCore, request: Request[QueryMessage]) -> Answer:
     """Messages with a key, the newest ones if there are many, in the order in which they were stored."""
     header = request.header
     results_max = RESULTS_BY_UNIQUE_KEY if header.unique_key_query else min(header.max_num, RESULTS_MAX)
-    if len(header.key) > KEY_CHARACTERS_MAX or results_max < 1:
+    if len(header.key) > KEY_CHARACTERS_MAX:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"a query is for a key of at most {KEY_CHARACTERS_MAX} characters and for at least one result",
+            ResponseCode.SYSTEM_ERROR, f"a query is for a key of at most {KEY_CHARACTERS_MAX} characters"
         )
     try:
         found = core.store.query_by_key(
-            header.topic, header.key, results_max, header.begin_timestamp, header.end_timestamp
+            header.topic, header.key, max(0, results_max), header.begin_timestamp, header.end_timestamp
         )
     except StoreError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.core import BrokerCore
-from trimtab.broker.handlers.send import put, queue_for_sending, topic_for_sending
+from trimtab.broker.handlers.send import put, queue_for_sending
 from trimtab.broker.later import reply
 from trimtab.broker.placing import Incoming
 from trimtab.broker.requests import LATER, Access, Answer, Later, Refused, Request, handles
@@ -51,8 +51,7 @@ class _Outcome:
 
 
 def _take(core: BrokerCore, request: Request[Any], header: SendMessageV2) -> None:
-    topic = topic_for_sending(core, header, request.now)
-    queue_id = queue_for_sending(core, header, topic)
+    queue_id = queue_for_sending(core, header, request.now)
     properties = decode_properties((header.properties or "").encode())
     try:
         told = _push_header(core, request, header, properties)

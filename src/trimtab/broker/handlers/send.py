@@ -7,10 +7,9 @@ import msgspec
 from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, place
-from trimtab.broker.prepared import prepare
 from trimtab.broker.recalls import recall_handle_of
 from trimtab.broker.requests import LATER, Access, Answer, Later, Peer, Refused, Request, handles, handles_hot
-from trimtab.broker.store import Appended
+from trimtab.broker.store import Appended, Part
 from trimtab.broker.store.errors import StoreError
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Now
@@ -24,6 +23,8 @@ from trimtab.wire.messages import TRANSACTION_MASK, Storable
 from trimtab.wire.properties import decode_properties, encode_properties
 
 DLQ_QUEUES = 1
+BATCH_STORED_BYTES_MAX = 16 << 20
+"""Of one batch, with the properties that it gives to each of its messages."""
 NOT_OF_HALF_MESSAGES = (
     keys.DELAY,
     *TIMER_WISHES,
@@ -38,8 +39,9 @@ _HOLDS = ("DELAY\x01", "TIMER_", "TRAN_MSG\x01")
 
 @handles_hot(SendRequest)
 def send_hot(core: BrokerCore, peer: Peer, request: SendRequest, body: bytes, now: Now) -> None:
-    """One message, as nearly all come."""
-    _send_one(core, peer, None if request.flag & ONEWAY_FLAG else request.opaque, request.header, body, now)
+    """One message, as nearly all come, or a batch that says so."""
+    send = _send_batch if request.header.batch else _send_one
+    send(core, peer, None if request.flag & ONEWAY_FLAG else request.opaque, request.header, body, now)
 
 
 @handles_hot(BatchRequest)
@@ -50,8 +52,9 @@ def send_batch_hot(core: BrokerCore, peer: Peer, request: BatchRequest, body: by
 
 @handles(RequestCode.SEND_MESSAGE_V2, header=SendMessageV2, access=Access(publish_topic="topic"))
 def send_message_v2(core: BrokerCore, request: Request[SendMessageV2]) -> Answer | Later:
-    """One message, with the short names."""
-    _send_one(core, request.peer, _opaque(request), request.header, request.command.body, request.now)
+    """One message or a batch, with the short names."""
+    send = _send_batch if request.header.batch else _send_one
+    send(core, request.peer, _opaque(request), request.header, request.command.body, request.now)
     return LATER
 
 
@@ -79,43 +82,15 @@ def _opaque(request: Request[Any]) -> int | None:
 def _send_one(
     core: BrokerCore, peer: Peer, opaque: int | None, header: SendMessageV2, body: bytes, now: Now
 ) -> None:
-    topic = topic_for_sending(core, header, now)
-    queue_id = queue_for_sending(core, header, topic)
+    queue_id = queue_for_sending(core, header, now)
     text = header.properties or ""
-    if (
-        _HOLDS[0] in text
-        or _HOLDS[1] in text
-        or _HOLDS[2] in text
-        or header.topic.startswith(names.RETRY_PREFIX)
-    ):
+    if _HOLDS[0] in text or _HOLDS[1] in text or _HOLDS[2] in text or header.topic[0] == "%":
         incoming = _special(core, peer, header, queue_id, decode_properties(text.encode()), body, now)
-        placed = place_incoming(core, incoming, now)
-    else:
-        placed = _plain(core, peer, header, queue_id, text.encode(), body)
-    appended = append(core, placed, now)
-    if opaque is None:
+        _send_special(core, peer, opaque, queue_id, place_incoming(core, incoming, now), now)
         return
-    msg_id = f"{core.id_prefix}{appended.physical_offset:016X}"
-    if placed.topic == names.TIMER_TOPIC:
-        answer = SendMessageResponse(
-            msg_id=msg_id,
-            queue_id=queue_id,
-            queue_offset=appended.queue_offset,
-            region=core.settings.region,
-            trace_on="true",
-            recall_handle=recall_handle_of(placed, core.settings.broker_name),
-        )
-        frame = encode_send_response(answer, opaque=opaque)
-        core.writes.promise(appended.end, peer.connection, opaque, frame)
-    else:
-        _promise(core, peer, opaque, appended.end, msg_id, queue_id, appended.queue_offset)
-
-
-def _plain(
-    core: BrokerCore, peer: Peer, header: SendMessageV2, queue_id: int, properties: bytes, body: bytes
-) -> Placed:
-    """A message that goes where it is sent."""
-    prepared = prepare(properties, core.cluster_property)
+    if len(body) > core.settings.message_bytes_max:
+        raise _too_long(core, body)
+    prepared = core.preparer.prepare(text.encode(), core.cluster_property)
     message = Storable(
         header.topic.encode(),
         body,
@@ -127,7 +102,39 @@ def _plain(
         header.sys_flag,
         header.reconsume_times or 0,
     )
-    return Placed(header.topic, message, prepared.tags_code, prepared.keys)
+    try:
+        appended = core.writes.append(message, now, prepared.tags_code, prepared.keys)
+    except (InvalidMessageError, StoreError) as error:
+        raise _refused(error) from error
+    if opaque is not None:
+        frame = core.send_answers.encode(opaque, appended.physical_offset, queue_id, appended.queue_offset)
+        core.writes.promise(appended.end, peer.connection, opaque, frame)
+
+
+def _send_special(
+    core: BrokerCore, peer: Peer, opaque: int | None, queue_id: int, placed: Placed, now: Now
+) -> None:
+    appended = append(core, placed, now)
+    if opaque is None:
+        return
+    if placed.topic == names.TIMER_TOPIC:
+        frame = _timer_answer(core, placed, opaque, queue_id, appended)
+    else:
+        frame = core.send_answers.encode(opaque, appended.physical_offset, queue_id, appended.queue_offset)
+    core.writes.promise(appended.end, peer.connection, opaque, frame)
+
+
+def _timer_answer(core: BrokerCore, placed: Placed, opaque: int, queue_id: int, appended: Appended) -> bytes:
+    """A message for later can be taken back: the answer says how."""
+    answer = SendMessageResponse(
+        msg_id=f"{core.id_prefix}{appended.physical_offset:016X}",
+        queue_id=queue_id,
+        queue_offset=appended.queue_offset,
+        region=core.settings.region,
+        trace_on="true",
+        recall_handle=recall_handle_of(placed, core.settings.broker_name),
+    )
+    return encode_send_response(answer, opaque=opaque)
 
 
 def _special(
@@ -163,38 +170,56 @@ def _special(
 def _send_batch(
     core: BrokerCore, peer: Peer, opaque: int | None, header: SendMessageV2, body: bytes, now: Now
 ) -> None:
-    topic = topic_for_sending(core, header, now)
-    queue_id = queue_for_sending(core, header, topic)
+    queue_id = queue_for_sending(core, header, now)
     if header.topic.startswith(names.RETRY_PREFIX):
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
         )
+    if _HOLDS[0] in (header.properties or ""):
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed; send its messages one by one")
+    parts = _parts(core, body, _common_properties(core, header))
+    common = Storable(
+        header.topic.encode(),
+        b"",
+        b"",
+        queue_id,
+        header.born_timestamp,
+        peer.host,
+        0,
+        header.sys_flag,
+        header.reconsume_times or 0,
+    )
+    for part in parts:
+        if len(part.body) > core.settings.message_bytes_max:
+            raise _too_long(core, part.body)
+    try:
+        appended = core.writes.append_parts(common, parts, now)
+    except (InvalidMessageError, StoreError) as error:
+        raise _refused(error) from error
+    if opaque is not None:
+        frame = core.send_answers.encode_several(
+            opaque, appended.physical_offsets, queue_id, appended.queue_offset
+        )
+        core.writes.promise(appended.end, peer.connection, opaque, frame)
+
+
+def _parts(core: BrokerCore, body: bytes, suffix: bytes) -> list[Part]:
+    """The messages of a batch, each with the properties that are for all of them behind its own."""
     entries = decode_batch(body)
     if not entries:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-    suffix = _common_properties(core, header)
-    name = header.topic.encode()
-    ids: list[str] = []
-    first_offset = end = 0
+    batch_bytes = len(body) + len(entries) * len(suffix)
+    if batch_bytes > BATCH_STORED_BYTES_MAX:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the batch takes {batch_bytes} bytes with the properties of each, at most {BATCH_STORED_BYTES_MAX} fit",
+        )
+    parts = []
+    prepare = core.preparer.prepare
     for entry in entries:
         prepared = prepare(entry.properties, suffix)
-        message = Storable(
-            name,
-            entry.body,
-            prepared.properties,
-            queue_id,
-            header.born_timestamp,
-            peer.host,
-            entry.flag,
-            header.sys_flag,
-            header.reconsume_times or 0,
-        )
-        appended = append(core, Placed(header.topic, message, prepared.tags_code, prepared.keys), now)
-        first_offset = first_offset if ids else appended.queue_offset
-        end = appended.end
-        ids.append(f"{core.id_prefix}{appended.physical_offset:016X}")
-    if opaque is not None:
-        _promise(core, peer, opaque, end, ",".join(ids), queue_id, first_offset)
+        parts.append(Part(entry.body, prepared.properties, entry.flag, prepared.tags_code, prepared.keys))
+    return parts
 
 
 def _common_properties(core: BrokerCore, header: SendMessageV2) -> bytes:
@@ -206,18 +231,24 @@ def _common_properties(core: BrokerCore, header: SendMessageV2) -> bytes:
     )
 
 
-def _promise(
-    core: BrokerCore, peer: Peer, opaque: int, end: int, msg_id: str, queue_id: int, queue_offset: int
-) -> None:
-    frame = core.send_answers.encode(opaque, msg_id, queue_id, queue_offset)
-    core.writes.promise(end, peer.connection, opaque, frame)
-
-
-def topic_for_sending(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:
-    """The topic, made if that is allowed, or the reason why nobody can send to it."""
+def queue_for_sending(core: BrokerCore, header: SendMessageV2, now: Now) -> int:
+    """The queue that was asked for, or one by chance if it is left to the broker; the topic is made if that is allowed."""
+    topic = core.topics.get(header.topic)
     if header.topic in names.NO_CLIENT_SENDS_TO:
         raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{header.topic}] is forbidden.")
-    return core.topics.get(header.topic) or _new_topic(core, header, now)
+    if topic is None:
+        topic = _new_topic(core, header, now)
+    queue_id = header.queue_id
+    if 0 <= queue_id < topic.write_queue_nums:
+        return queue_id
+    if queue_id < 0:
+        return core.chance.randrange(max(1, topic.write_queue_nums))
+    if queue_id >= topic.read_queue_nums:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"request queueId[{queue_id}] is illegal, topic:[{header.topic}] has {topic.write_queue_nums} queues to write",
+        )
+    return queue_id
 
 
 def _new_topic(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig:
@@ -236,19 +267,6 @@ def _new_topic(core: BrokerCore, header: SendMessageV2, now: Now) -> TopicConfig
         )
     core.topics_changed()
     return created
-
-
-def queue_for_sending(core: BrokerCore, header: SendMessageV2, topic: TopicConfig) -> int:
-    """The queue that was asked for, or one by chance if it is left to the broker."""
-    queue_id = header.queue_id
-    if queue_id < 0:
-        return core.chance.randrange(max(1, topic.write_queue_nums))
-    if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"request queueId[{queue_id}] is illegal, topic:[{header.topic}] has {topic.write_queue_nums} queues to write",
-        )
-    return queue_id
 
 
 def retried_or_dead(core: BrokerCore, header: SendMessageV2, incoming: Incoming, now: Now) -> Incoming:
@@ -308,19 +326,23 @@ def place_incoming(core: BrokerCore, incoming: Incoming, now: Now) -> Placed:
 
 def append(core: BrokerCore, placed: Placed, now: Now) -> Appended:
     """Gives a message its place in the log, or says why not."""
-    body_bytes = len(placed.message.body)
-    if body_bytes > core.settings.message_bytes_max:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the message body takes {body_bytes} bytes, at most {core.settings.message_bytes_max} fit",
-        )
+    if len(placed.message.body) > core.settings.message_bytes_max:
+        raise _too_long(core, placed.message.body)
     try:
-        appended = core.writes.append(
-            placed.topic, placed.message, now, tags_code=placed.tags_code, keys=placed.keys
-        )
-    except InvalidMessageError as error:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-    except StoreError as error:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
-    core.stats.stored(placed.topic, appended.size)
-    return appended
+        return core.writes.append(placed.message, now, placed.tags_code, placed.keys)
+    except (InvalidMessageError, StoreError) as error:
+        raise _refused(error) from error
+
+
+def _refused(error: InvalidMessageError | StoreError) -> Refused:
+    is_full = isinstance(error, StoreError)
+    return Refused(
+        ResponseCode.SERVICE_NOT_AVAILABLE if is_full else ResponseCode.MESSAGE_ILLEGAL, str(error)
+    )
+
+
+def _too_long(core: BrokerCore, body: bytes) -> Refused:
+    return Refused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"the message body takes {len(body)} bytes, at most {core.settings.message_bytes_max} fit",
+    )

@@ -21,8 +21,10 @@ from trimtab.wire.messages import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Stor
 def end_transaction(core: BrokerCore, request: Request[EndTransaction]) -> Answer | Later:
     """Shows the half message to everybody, or to nobody ever. A producer that does not know yet is asked later."""
     header, now = request.header, request.now
-    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+    if header.commit_or_rollback == 0:
         return LATER
+    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        raise Refused(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
     half = _open_half(core, request)
     is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
     run = core.transactions.commit if is_commit else core.transactions.roll_back

@@ -10,18 +10,22 @@ from trimtab.broker.store.errors import (
     StoreWriteError,
 )
 from trimtab.broker.store.flusher import Executor, InlineExecutor, ThreadExecutor
+from trimtab.broker.store.fresh import Appended, AppendedTogether, Grown, Part
 from trimtab.broker.store.progress import LoadedState, StateStatus
 from trimtab.broker.store.queues import Entry
 from trimtab.broker.store.reading import ReadResult, ReadStatus, TimeRule, keys_of
 from trimtab.broker.store.settings import StoreSettings, StoreSettingsError
-from trimtab.broker.store.store import Appended, Store, StoreStats
+from trimtab.broker.store.store import Store, StoreStats
 
 __all__ = [
     "Appended",
+    "AppendedTogether",
     "Entry",
     "Executor",
+    "Grown",
     "InlineExecutor",
     "LoadedState",
+    "Part",
     "ReadResult",
     "ReadStatus",
     "StateStatus",

@@ -135,11 +135,13 @@ class Housekeeping:
         if queues:
             self.discard([name for queue in queues for name in queue.file_names()])
 
-    def retain(self, now_ms: int, segment_ms: Callable[[int], int | None]) -> int:
+    def retain(self, now_ms: int, segment_ms: Callable[[int], int | None], keep_from: int | None) -> int:
         """Lets whole segments go that are too old or too many; gives the number of bytes. `segment_ms` is when a segment began."""
         start = self._log.start
         for base, following in pairwise(self._log.bases):
             if following > min(self.checkpointed, self._index.covered) or self._running:
+                break
+            if keep_from is not None and keep_from < following:
                 break
             if not self._may_go(base, following, now_ms, segment_ms):
                 break

@@ -97,15 +97,22 @@ class Index:
         self, keys: Sequence[bytes], key_seed: int, physical_offset: int, checksum: int, store_ms: int
     ) -> None:
         """Remembers a message under each of its keys; `key_seed` is the checksum of `topic#`."""
+        self.add_all([(keys, key_seed, physical_offset, checksum, store_ms)])
+
+    def add_all(self, messages: Sequence[tuple[Sequence[bytes], int, int, int, int]]) -> None:
+        """The same for many, in the order of the log."""
         gathered = self._gathered
-        seconds = store_ms // 1000 & 0xFFFFFFFF
-        for key in keys:
-            key_hash = crc32(key, key_seed)
-            gathered.buckets[key_hash & 0xFF] += _pack_entry(key_hash, physical_offset, seconds, checksum)
-        gathered.entries += len(keys)
-        if not gathered.oldest_ms <= store_ms <= gathered.newest_ms:
-            gathered.oldest_ms = min(gathered.oldest_ms, store_ms)
-            gathered.newest_ms = max(gathered.newest_ms, store_ms)
+        buckets = gathered.buckets
+        last_ms, seconds = -1, 0
+        for keys, key_seed, physical_offset, checksum, store_ms in messages:
+            if store_ms != last_ms:
+                last_ms, seconds = store_ms, store_ms // 1000 & 0xFFFFFFFF
+                gathered.oldest_ms = min(gathered.oldest_ms, store_ms)
+                gathered.newest_ms = max(gathered.newest_ms, store_ms)
+            for key in keys:
+                key_hash = crc32(key, key_seed)
+                buckets[key_hash & 0xFF] += _pack_entry(key_hash, physical_offset, seconds, checksum)
+            gathered.entries += len(keys)
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
         """Places in the log where a message with the key may lie and the records' checksums, newest first."""

@@ -57,24 +57,27 @@ class Log:
         self.next_offset = HEAD_BYTES
         self.holes: list[tuple[int, int]] = []
         self._chain = 0
-        self._frame = bytearray(HEAD_BYTES)
-        self._checksums: list[int] = []
+        self.frame = bytearray(HEAD_BYTES)
+        """What is to be written next: records, behind room for the head. Who adds to it moves `next_offset`."""
+        self.checksums: list[int] = []
+        """Of its records."""
         self._writer: DiskFile | None = None
         self._unsynced: list[DiskFile] = []
         self._directory_changed = False
 
-    def add(self, record: bytes, checksum: int) -> None:
-        """Takes a record that was laid out for `next_offset`."""
-        self._frame += record
-        self._checksums.append(checksum)
-        self.next_offset += len(record)
+    def add(self, records: list[bytes], checksums: list[int]) -> None:
+        """Takes records that were laid out for `next_offset` and on."""
+        payload = b"".join(records)
+        self.frame += payload
+        self.checksums += checksums
+        self.next_offset += len(payload)
 
     def write(self) -> None:
         """What was added, as one frame. On `StoreWriteError` none of it is in the log and the offsets are free again."""
-        if not self._checksums:
+        if not self.checksums:
             return
-        frame, checksums = self._frame, self._checksums
-        self._frame, self._checksums = bytearray(HEAD_BYTES), []
+        frame, checksums = self.frame, self.checksums
+        self.frame, self.checksums = bytearray(HEAD_BYTES), []
         check = seal(
             frame,
             checksums,
@@ -96,7 +99,7 @@ class Log:
 
     def discard(self) -> None:
         """Forgets what was added and not written."""
-        self._frame, self._checksums = bytearray(HEAD_BYTES), []
+        self.frame, self.checksums = bytearray(HEAD_BYTES), []
         self.next_offset = self.end + HEAD_BYTES
 
     def _put(self, frame: bytearray) -> None:

@@ -77,13 +77,15 @@ class Flush(NamedTuple):
 
 class Queue:
     """One queue. Offsets: min_offset <= filed <= end <= next_offset; entries from `filed` to `end` are in `tail`,
-    those from `end` to `next_offset` are given out but not yet written to the log.
+    those from `end` to `next_offset` are in `fresh`: given out but not yet written to the log.
     """
 
     __slots__ = (
         "_files",
         "end",
         "filed",
+        "fresh",
+        "fresh_bytes",
         "key_seed",
         "last_physical",
         "min_offset",
@@ -93,16 +95,20 @@ class Queue:
         "running_sum",
         "tail",
         "topic",
+        "topic_name",
     )
 
     def __init__(self, files: QueueFiles, topic: bytes, number: int, queue_id: int, *, at: int = 0) -> None:
         self._files = files
         self.topic = topic
+        self.topic_name = topic.decode()
         self.number = number
         self.queue_id = queue_id
         self.key_seed = crc32(topic + b"#")
         self.min_offset = self.filed = self.end = self.next_offset = at
         self.tail = bytearray()
+        self.fresh: list[bytes] = []
+        self.fresh_bytes = 0
         self.running_sum = self._seed(at // files.file_entries)
         self.last_physical = -1
 
@@ -125,6 +131,19 @@ class Queue:
         self.tail += entry
         self.end += 1
         self.last_physical = physical_offset
+
+    def take_fresh(self) -> None:
+        """The fresh entries' messages were written."""
+        fresh = self.fresh
+        self.tail += b"".join(fresh)
+        self.end = self.next_offset
+        self.last_physical = int.from_bytes(fresh[-1][:8])
+        self.fresh, self.fresh_bytes = [], 0
+
+    def drop_fresh(self) -> None:
+        """They were not."""
+        self.next_offset = self.end
+        self.fresh, self.fresh_bytes = [], 0
 
     def visible_max(self, visible_end: int) -> int:
         """The offset after the last message that begins before `visible_end` of the log."""

@@ -333,7 +333,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
     if offset == high:
         return ReadStatus.OFFSET_OVERFLOW_ONE, offset
     if offset > high:
-        return ReadStatus.OFFSET_OVERFLOW_BADLY, low if low == 0 else high
+        return ReadStatus.OFFSET_OVERFLOW_BADLY, high
     return None
 
 

@@ -4,14 +4,13 @@
     store.write()                                                           # one write for all of them
     store.on_visible(appended.end, answer)                                  # now it may be acknowledged and shown
 
-`append` gives offsets at once but nothing is stored before `write`. If `write` (or an `append` that had to write because the
-batch grew too large) raises, everything at or behind `written_end` is not stored and its offsets are given out again.
+`append` and `append_parts`, which takes several messages of one queue at once, give offsets at once but nothing is stored
+before `write`. If `write` (or an append that had to write because the batch grew too large) raises, everything at or behind
+`written_end` is not stored and its offsets are given out again.
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple, Self
-from zlib import crc32
 
 from trimtab.broker.store.errors import (
     StoreClosedError,
@@ -22,38 +21,25 @@ from trimtab.broker.store.errors import (
 )
 from trimtab.broker.store.flusher import Executor, Flusher, InlineExecutor, Waiter
 from trimtab.broker.store.frames import HEAD_BYTES as FRAME_HEAD_BYTES
+from trimtab.broker.store.fresh import Fresh, Grown, summed
 from trimtab.broker.store.housekeeping import Housekeeping
 from trimtab.broker.store.opening import find_layout, load_checkpoint, tags_code_by_tag
 from trimtab.broker.store.parts import Parts, make_parts
 from trimtab.broker.store.progress import LoadedState, StateFile
-from trimtab.broker.store.queues import Entry, Queue, pack_entry
+from trimtab.broker.store.queues import Entry, Queue
 from trimtab.broker.store.reading import AcceptMessage, AcceptTag, Reader, ReadResult, TimeRule, Wanted
 from trimtab.broker.store.rebuild import Rebuild
 from trimtab.broker.store.recovery import Recovery, TagsCodeOf
 from trimtab.broker.store.settings import StoreSettings
-from trimtab.errors import InvalidMessageError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.disk import Disk
-from trimtab.wire.messages import Storable, StoredMessage, encode_stored
+from trimtab.wire.messages import StoredMessage
 
 _STATE_NAME = re.compile("[a-z][a-z_]{0,31}")
 _ROOM_CHECK_BYTES = 4 << 20
 _ROOM_CHECK_MS = 1_000
 _REST = 4
 _EVER_MS = 1 << 60
-
-
-class Appended(NamedTuple):
-    """Where a message got its place."""
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        """What `on_visible` and `on_durable` want to know."""
-        return self.physical_offset + self.size
 
 
 class StoreStats(NamedTuple):
@@ -68,11 +54,6 @@ class StoreStats(NamedTuple):
     checkpointed: int
     disk_free_bytes: int
     disk_total_bytes: int
-
-
-# A message that waits for the next write: queue, physical offset, size, tags code, checksum, keys, store time. A bare tuple,
-# because it is made a hundred thousand times a second.
-_Pending = tuple[Queue, int, int, int, int, Sequence[bytes], int]
 
 
 class Store:
@@ -91,12 +72,14 @@ class Store:
         self._flusher = Flusher(parts.log, sync_executor, self._fail)
         self._is_sync = parts.settings.flush == "sync"
         self._reader = Reader(parts, lambda: self.visible_end)
-        self._pending: list[_Pending] = []
+        self._fresh = Fresh(parts, self._refusal, self.write)
+        self.append = self._fresh.append
+        self.append_parts = self._fresh.append_parts
+        self._grown: list[Grown] = []
         self._states: dict[str, StateFile] = {}
         self._failure: StoreReadOnlyError | None = None
         self._closed = False
         self._is_full = False
-        self._refuses = False
         self._room_checked_at = 0
         self._room_checked_ms = -_EVER_MS
         self._flushed_ms = -_EVER_MS
@@ -160,48 +143,21 @@ class Store:
 
     # --- writing
 
-    def append(
-        self, message: Storable, store_timestamp: int, store_host: bytes, tags_code: int = 0, keys: Sequence[bytes] = ()
-    ) -> Appended:  # fmt: skip
-        """Gives a message its place. `keys` are what it will be found by: see `keys_of`."""
-        if self._refuses:
-            raise self._refusal()
-        log = self._log
-        if log.next_offset - log.end > self._settings.frame_bytes_max:
-            self.write()
-        queue = self._queues.get((message.topic, message.queue_id))
-        if queue is None:
-            queue = self._catalog.make(message.topic, message.queue_id, log.end)
-        queue_offset = queue.next_offset
-        physical_offset = log.next_offset
-        record = encode_stored(message, queue_offset, physical_offset, store_timestamp, store_host)
-        size = len(record)
-        if size > self._settings.record_bytes_max:
-            raise InvalidMessageError(
-                f"the message takes {size} bytes, at most {self._settings.record_bytes_max} fit"
-            )
-        checksum = crc32(record)
-        log.add(record, checksum)
-        queue.next_offset = queue_offset + 1
-        self._pending.append((queue, physical_offset, size, tags_code, checksum, keys, store_timestamp))
-        return Appended(queue_offset, physical_offset, size)
-
     def write(self) -> int:
         """Hands what was appended to the system, as one batch; gives the end of the log."""
-        pending = self._pending
-        if not pending:
+        if not self._fresh:
             return self._log.end
         if self._failure is not None:
-            self._drop_pending()
+            self._fresh.drop()
             raise self._refusal()
         try:
             self._log.write()
         except StoreWriteError:
-            self._drop_pending()
+            self._fresh.drop()
             self._check_room()
             raise
-        self._pending = []
-        self._dispatch(pending)
+        grown = self._fresh.written(self._housekeeping.dirty)
+        self._grown = summed(self._grown + grown) if self._grown else grown
         end, checkpoint_bytes = self._log.end, self._settings.checkpoint_bytes
         if self._is_sync or end - self._log.durable >= checkpoint_bytes:
             self._flusher.request()
@@ -211,24 +167,10 @@ class Store:
             self._check_room()
         return end
 
-    def _drop_pending(self) -> None:
-        """What was appended since the last write never was."""
-        for queue, *_ in self._pending:
-            queue.next_offset -= 1
-        self._pending = []
-        self._log.discard()
-
-    def _dispatch(self, pending: list[_Pending]) -> None:
-        dirty = self._housekeeping.dirty
-        add_keys = self._index.add
-        for queue, physical_offset, size, tags_code, checksum, keys, store_timestamp in pending:
-            if not queue.tail:
-                dirty[queue] = None
-            queue.tail += pack_entry(physical_offset, size, tags_code, checksum)
-            queue.end += 1
-            queue.last_physical = physical_offset
-            if keys:
-                add_keys(keys, queue.key_seed, physical_offset, checksum, store_timestamp)
+    def take_grown(self) -> list[Grown]:
+        """Which queues got how much by the writes since the last time."""
+        grown, self._grown = self._grown, []
+        return grown
 
     @property
     def settings(self) -> StoreSettings:
@@ -392,11 +334,13 @@ class Store:
             if self._housekeeping.is_due():
                 self._housekeeping.checkpoint()
 
-    def retain(self, wall_ms: int) -> int:
-        """Lets go what is older or more than the settings keep, by whole segments; gives the number of bytes."""
-        if self._refuses and not self._is_full:
+    def retain(self, wall_ms: int, keep_from: int | None = None) -> int:
+        """Lets go what is older or more than the settings keep, by whole segments; gives the number of bytes.
+        What lies at `keep_from` or behind it stays, however old.
+        """
+        if self._fresh.refuses and not self._is_full:
             return 0
-        return self._housekeeping.retain(wall_ms, self._segment_ms)
+        return self._housekeeping.retain(wall_ms, self._segment_ms, keep_from)
 
     def _segment_ms(self, base: int) -> int | None:
         """When the first message of a segment was stored."""
@@ -424,7 +368,7 @@ class Store:
     @property
     def refusal(self) -> StoreError | None:
         """Why nothing can be appended now; None if it can."""
-        return self._refusal() if self._refuses else None
+        return self._refusal() if self._fresh.refuses else None
 
     def _refusal(self) -> StoreError:
         if self._closed:
@@ -443,12 +387,12 @@ class Store:
         self._room_checked_at = self._log.end
         is_low = self._disk.free_bytes() < self._settings.disk_free_bytes_min
         self._is_full = is_low or self._housekeeping.is_behind
-        self._refuses = self._is_full or self._closed or self._failure is not None
+        self._fresh.refuses = self._is_full or self._closed or self._failure is not None
 
     def _fail(self, failure: StoreReadOnlyError) -> None:
         if self._failure is None:
             self._failure = failure
-        self._refuses = True
+        self._fresh.refuses = True
         self._housekeeping.stop()
         self._flusher.fail(failure)
 
@@ -477,7 +421,7 @@ class Store:
         """Lets go of everything as a process that is killed does: what was written is there, nothing more is written."""
         if self._closed:
             return
-        self._pending = []
+        self._fresh.drop()
         self._stop()
         self._flusher.fail(StoreClosedError("the store was abandoned before the message was on disk"))
         self._let_go()
@@ -489,7 +433,7 @@ class Store:
             executor.close()
 
     def _let_go(self) -> None:
-        self._closed = self._refuses = True
+        self._closed = self._fresh.refuses = True
         self._log.close()
         self._handles.close()
         self._disk.unlock()

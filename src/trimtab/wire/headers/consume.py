@@ -131,7 +131,7 @@ class GroupOnly(Header, frozen=True, kw_only=True):
 class UnregisterClient(Header, frozen=True, kw_only=True):
     """UNREGISTER_CLIENT (35)."""
 
-    client_id: str = msgspec.field(name="clientID")
+    client_id: str | None = msgspec.field(name="clientID", default=None)
     producer_group: str | None = None
     consumer_group: str | None = None
 

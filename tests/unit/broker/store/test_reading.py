@@ -25,7 +25,7 @@ def test_statuses_are_those_of_rocketmq() -> None:
     put(store)
     assert status(store, 0) == (ReadStatus.FOUND, 2)
     assert status(store, 2) == (ReadStatus.OFFSET_OVERFLOW_ONE, 2)
-    assert status(store, 3) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 0)
+    assert status(store, 3) == (ReadStatus.OFFSET_OVERFLOW_BADLY, 2)
     assert status(store, -1) == (ReadStatus.OFFSET_TOO_SMALL, 0)
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.unit.broker.store.shared import HOST, NOW_MS, SMALL, bodies, message, open_store, put
 from trimtab.broker.store import (
+    Grown,
+    Part,
     StateStatus,
     Store,
     StoreClosedError,
@@ -255,6 +257,33 @@ def test_names_from_anywhere_do_no_harm() -> None:
         assert store.queue_ids(topic) == []
     with pytest.raises(InvalidMessageError, match="UTF-8"):
         store.append(Storable(b"\xff", b"", b"", 0, NOW_MS, HOST), NOW_MS, HOST)
+
+
+def test_what_grew_is_told_once_and_summed_by_queue() -> None:
+    store = open_store()
+    first = put(store, b"one")
+    second = put(store, b"two!", write=False)
+    other = put(store, queue_id=1)
+    assert store.take_grown() == [
+        Grown("T", 0, 2, first.size + second.size),
+        Grown("T", 1, 1, other.size),
+    ]
+    assert store.take_grown() == []
+
+
+def test_messages_that_come_together_are_stored_all_or_none() -> None:
+    store = open_store()
+    common = Storable(b"T", b"", b"", 0, NOW_MS, HOST)
+    put(store, b"before", write=False)
+    with pytest.raises(InvalidMessageError, match="properties"):
+        store.append_parts(common, [Part(b"good", b""), Part(b"bad", bytes(40_000))], NOW_MS, HOST)
+    appended = store.append_parts(
+        common, [Part(b"1", b"", keys=(b"k",)), Part(b"2", b"KEYS\x01k")], NOW_MS, HOST
+    )
+    assert appended.queue_offset == 1
+    store.write()
+    assert bodies(store) == [b"before", b"1", b"2"]
+    assert [store.message_at(place).body for place in appended.physical_offsets] == [b"1", b"2"]  # type: ignore[union-attr]
 
 
 def test_a_batch_appended_before_the_store_failed_is_not_written_after_it() -> None:

@@ -1,0 +1,54 @@
+"""Properties on their way into the store: what is found in them is what recovery finds in what was stored."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab.broker.prepared import Preparer, prepare
+from trimtab.broker.store import keys_of
+from trimtab.wire.hashing import tags_code
+from trimtab.wire.properties import decode_properties, decode_text, find_property
+
+CLUSTER = b"\x02CLUSTER\x01c"
+pieces = st.sampled_from(
+    [b"\x01", b"\x02", b" ", b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"WAIT\x01true", b"WAIT\x01", b"a", b"\xff"]
+)  # fmt: skip
+odd = st.lists(pieces, max_size=12).map(b"".join)
+usual = st.builds(
+    lambda unique, keys, tag, wait: b"\x02".join(
+        [
+            b"UNIQ_KEY\x01" + unique,
+            *([b"KEYS\x01" + keys] if keys else []),
+            b"WAIT\x01true",
+            b"TAGS\x01" + tag,
+        ][:: -1 if wait else 1]
+    ),
+    st.sampled_from([b"U1", b"U2", b"U\x02", b"U\x01"]),
+    st.sampled_from([b"", b"k", b"k l"]),
+    st.sampled_from([b"red", b"blue"]),
+    st.booleans(),
+)
+properties = st.one_of(usual, odd)
+
+
+@given(
+    properties, st.sampled_from([CLUSTER, b"\x02common\x01yes" + CLUSTER, b"\x02TAGS\x01of all" + CLUSTER])
+)
+def test_what_is_found_is_what_recovery_finds(sent: bytes, suffix: bytes) -> None:
+    prepared = prepare(sent, suffix)
+    tag = find_property(prepared.properties, b"TAGS")
+    assert prepared.tags_code == (0 if tag is None else tags_code(decode_text(tag)))
+    assert list(prepared.keys) == keys_of(prepared.properties)
+
+
+@given(properties)
+def test_wait_goes_the_cluster_comes_and_all_else_stays(sent: bytes) -> None:
+    expected = decode_properties(sent)
+    expected.pop("WAIT", None)
+    assert decode_properties(prepare(sent, CLUSTER).properties) == expected | {"CLUSTER": "c"}
+
+
+@given(st.lists(st.tuples(properties, st.sampled_from([CLUSTER, b"\x02x\x01y" + CLUSTER])), max_size=6))
+def test_remembering_the_last_ones_changes_nothing(sent: list[tuple[bytes, bytes]]) -> None:
+    preparer = Preparer()
+    for one, suffix in sent:
+        assert preparer.prepare(one, suffix) == prepare(one, suffix)
