@@ -5,7 +5,18 @@ import sys
 
 from bench.report import print_rows
 
-MODULES = ("wire_commands", "wire_messages", "hostile", "store", "brokers")
+MODULES = (
+    "wire_commands",
+    "wire_messages",
+    "hostile",
+    "store",
+    "brokers",
+    "broker_limits",
+    "producers",
+    "slow_broker",
+    "strategies",
+    "drain",
+)
 
 
 def main(wanted: list[str]) -> None:

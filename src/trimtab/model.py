@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 
-class MessageQueue(msgspec.Struct, frozen=True, rename="camel"):
+class MessageQueue(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One queue of one topic on one broker; `brokerName`, `queueId` and `topic` in JSON.
 
     It has no order of its own: Java sorts the names by UTF-16 units, which differs from Python's order
@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True):
     """Wall time; brokers of 5.x and ours deliver to the second."""
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Where a message went, and how that place was chosen."""
 
     status: str

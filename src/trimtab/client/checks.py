@@ -1,13 +1,20 @@
 """What must be right with a message before anything is sent. PURE. The rules are Java's, and Apache brokers'."""
 
+from collections.abc import Sequence
+
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Message
 from trimtab.wire import properties as names
 from trimtab.wire.properties import PROPERTIES_BYTES_MAX, RESERVED
-from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, TOPIC_LENGTH_MAX
+from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, RETRY_PREFIX, TOPIC_LENGTH_MAX
 
 _FORBIDDEN_TOPICS = frozenset(
-    {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
 )
 
 
@@ -36,31 +43,66 @@ def _check_name(what: str, name: str, length_max: int) -> None:
         raise InvalidMessageError(f"the {what} {name!r} may only have letters, digits and % | _ -")
 
 
-def properties_of(message: Message, unique_id: str) -> str:
-    """The properties as they travel, checked on the way."""
-    pairs = [f"{names.UNIQ_KEY}\x01{unique_id}", "WAIT\x01true"]
-    if message.tag is not None:
-        _check_value("tag", message.tag)
-        pairs.append(f"{names.TAGS}\x01{message.tag}")
+def properties_of(message: Message, unique_id: str, extra: str = "") -> bytes:
+    """The properties as they travel, checked on the way; `extra` is put behind them, its separator in front."""
+    text = f"{names.UNIQ_KEY}\x01{unique_id}\x02WAIT\x01true"
+    tag = message.tag
+    if tag is not None:
+        _check_value("tag", tag)
+        text += f"\x02{names.TAGS}\x01{tag}"
     if message.keys:
-        for key in message.keys:
-            _check_value("key", key)
-            if " " in key:
-                raise InvalidMessageError(f"the key {key!r} has a space, which separates keys")
-        pairs.append(f"{names.KEYS}\x01{' '.join(message.keys)}")
-    if message.delay_level:
-        pairs.append(f"{names.DELAY}\x01{message.delay_level}")
-    if message.deliver_at_ms is not None:
-        pairs.append(f"TIMER_DELIVER_MS\x01{message.deliver_at_ms}")
+        text += f"\x02{names.KEYS}\x01{_joined_keys(message.keys)}"
+    if message.delay_level or message.deliver_at_ms is not None:
+        text += _delay(message)
     for name, value in message.properties.items():
         check_property(name, value)
-        pairs.append(f"{name}\x01{value}")
-    text = "\x02".join(pairs)
-    if len(text) * 4 > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
+        text += f"\x02{name}\x01{value}"
+    text += extra
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidMessageError(f"a tag, key or property cannot be UTF-8: {exc}") from exc
+    if len(data) > PROPERTIES_BYTES_MAX:
         raise InvalidMessageError(
-            f"the properties take {len(text.encode())} bytes, at most {PROPERTIES_BYTES_MAX} are allowed"
+            f"the properties take {len(data)} bytes, at most {PROPERTIES_BYTES_MAX} are allowed; move something into the body"
         )
-    return text
+    return data
+
+
+def _joined_keys(keys: Sequence[str]) -> str:
+    if isinstance(keys, str):
+        raise InvalidMessageError(f"keys={keys!r} is one text; give a list of keys")
+    for key in keys:
+        _check_value("key", key)
+        if " " in key:
+            raise InvalidMessageError(f"the key {key!r} has a space, which separates keys")
+    return " ".join(keys)
+
+
+def _delay(message: Message) -> str:
+    if message.delay_level and message.deliver_at_ms is not None:
+        raise InvalidMessageError("give a delay level or a time of delivery, not both")
+    if message.deliver_at_ms is not None:
+        return f"\x02TIMER_DELIVER_MS\x01{message.deliver_at_ms:d}"
+    if message.delay_level < 0:
+        raise InvalidMessageError(f"delay level {message.delay_level} is below 0; 1 is the first")
+    return f"\x02{names.DELAY}\x01{message.delay_level:d}"
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """Messages that may travel in one explicit batch, by Java's rules."""
+    if not messages:
+        raise InvalidMessageError("a batch needs at least one message")
+    topic = messages[0].topic
+    if topic.startswith(RETRY_PREFIX):
+        raise InvalidMessageError(f"messages for the retry topic {topic!r} cannot be sent in a batch")
+    for message in messages:
+        if message.topic != topic:
+            raise InvalidMessageError(
+                f"a batch has one topic, this one has {topic!r} and {message.topic!r}; send a batch for each"
+            )
+        if message.delay_level or message.deliver_at_ms is not None:
+            raise InvalidMessageError("a delayed message cannot be sent in a batch; send it alone")
 
 
 def check_property(name: str, value: str) -> None:
@@ -72,6 +114,8 @@ def check_property(name: str, value: str) -> None:
 
 
 def _check_value(what: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise InvalidMessageError(f"the {what} is a {type(text).__name__}; give a str")
     if not text or text.isspace():
         raise InvalidMessageError(f"the {what} is blank")
     if "\x01" in text or "\x02" in text:
@@ -80,6 +124,10 @@ def _check_value(what: str, text: str) -> None:
 
 def check_body(message: Message, bytes_max: int) -> None:
     """A body that a broker takes."""
+    if not isinstance(message.body, bytes):
+        raise InvalidMessageError(
+            f"the body for topic {message.topic!r} is a {type(message.body).__name__}; give bytes"
+        )
     if not message.body:
         raise InvalidMessageError(f"the message for topic {message.topic!r} has no body")
     if len(message.body) > bytes_max:

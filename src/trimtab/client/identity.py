@@ -3,6 +3,7 @@
 import os
 import socket
 
+from trimtab.balance.identity import client_id_of
 from trimtab.io.chance import Chance
 from trimtab.io.clock import Clock
 from trimtab.wire.ids import UniqueIds
@@ -12,17 +13,16 @@ def local_ip() -> str:
     """The address by which others would reach this machine; loopback if there is none. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(
-                ("192.0.2.1", 9)
-            )  # reserved for documentation: it only makes the system choose an interface
+            # Reserved for documentation: it only makes the system choose an interface.
+            probe.connect(("192.0.2.1", 9))
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
 
 
-def new_client_id(chance: Chance) -> str:
-    """An id that no other client has."""
-    return f"{local_ip()}@{os.getpid()}#{chance.randrange(2**48):012x}"
+def new_client_id(chance: Chance, unit_name: str | None = None) -> str:
+    """An id that no other client has, and that says it is ours."""
+    return client_id_of(local_ip(), f"{os.getpid()}#{chance.randrange(2**48):012x}", unit_name)
 
 
 def unique_ids(clock: Clock, chance: Chance) -> UniqueIds:

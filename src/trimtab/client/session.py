@@ -1,64 +1,50 @@
 """What all clients of one process and one set of name servers share: connections, routes, heartbeats.
 
-One connection per address carries everything. A connection is opened when it is first needed, by whoever comes first, and
-opened anew after it was lost. Routes are asked for when they are first needed and refreshed by themselves. Heartbeats go to all
-brokers at once. Nothing waits without a deadline, and closing leaves no task behind.
+One connection per address carries everything (`session_links`). Routes are asked for when they are first needed, refreshed by themselves, and
+kept when no name server answers (`session_routes`). Heartbeats go to all brokers at once, to a broker that is new or reached anew
+without waiting for the next round. Every request is signed when there are credentials. Nothing waits without a deadline, and closing
+leaves no task behind.
 """
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 
-from trimtab.client.routes import MASTER, Route, as_new_topic
+from trimtab.client.routes import Route
+from trimtab.client.session_links import Links
+from trimtab.client.session_roles import Listener, Listeners, Roles
+from trimtab.client.session_routes import Routes, new_addresses
 from trimtab.errors import (
-    ClosedError,
     NoRouteError,
     ResponseError,
+    ServerUnreachableError,
     TopicNotFoundError,
     TrimtabError,
     error_from_response,
 )
+from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock
 from trimtab.io.connection import PeerConnection
 from trimtab.io.nameservers import resolve_nameserver
 from trimtab.settings import Intervals, Timeouts
-from trimtab.wire.bodies import ConsumerData, HeartbeatData, ProducerData, TopicRouteData
-from trimtab.wire.codes import RequestCode, ResponseCode
-from trimtab.wire.commands import Command
+from trimtab.wire.bodies import TopicRouteData
+from trimtab.wire.codes import ONEWAY_FLAG, RESPONSE_FLAG, RequestCode, ResponseCode
+from trimtab.wire.commands import Command, encode_command
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.base import Header, encode_ext
 from trimtab.wire.headers.consume import UnregisterClient
 from trimtab.wire.headers.names import GetRouteInfo
-from trimtab.wire.resources import DEFAULT_TOPIC
+from trimtab.wire.signing import Credentials
 
 _log = logging.getLogger(__name__)
 
 OnRequest = Callable[[PeerConnection, Command], None]
 
 
-@dataclass(slots=True)
-class Roles:
-    """What this process is to the brokers: the content of its heartbeats."""
-
-    producer_groups: dict[str, int] = field(default_factory=dict)
-    consumers: dict[str, Callable[[], ConsumerData]] = field(default_factory=dict)
-
-    def heartbeat(self, client_id: str) -> HeartbeatData | None:
-        """What there is to say, if anything."""
-        if not self.producer_groups and not self.consumers:
-            return None
-        return HeartbeatData(
-            client_id=client_id,
-            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producer_groups),
-            consumer_data_set=tuple(describe() for describe in self.consumers.values()),
-        )
-
-
 class Session:
-    """See the module's own words."""
+    """See the module's own words. `sessions.acquire_session` gives one that is shared."""
 
     def __init__(
         self,
@@ -69,54 +55,89 @@ class Session:
         timeouts: Timeouts | None = None,
         intervals: Intervals | None = None,
         tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        chance: Chance | None = None,
     ) -> None:
         self.client_id = client_id
         self.clock = clock
         self.timeouts = timeouts or Timeouts()
+        self.credentials = credentials
         self.roles = Roles()
         self.on_request: dict[int, OnRequest] = {}
-        """What to do with the requests of brokers, by code; others are answered that they are not supported."""
+        """One taker for all requests of a code, whatever `listen` says."""
+        self._listeners = Listeners()
         self._intervals = intervals or Intervals()
-        self._tls = tls
         self._nameservers = resolve_nameserver(nameserver).split(";")
-        self._opening: dict[str, asyncio.Task[PeerConnection]] = {}
-        self._connections: dict[str, PeerConnection] = {}
-        self._known: dict[str, Route] = {}
-        self._asking: dict[str, asyncio.Task[Route]] = {}
-        self._chores: list[asyncio.Task[None]] = []
+        self._links = Links(
+            chance or seeded_chance(),
+            on_request=self._requested,
+            on_open=self._opened,
+            tls=tls,
+            connect_s_max=self.timeouts.connect_s,
+            silent_s_max=self.timeouts.silent_s,
+        )
+        self._routes = Routes(self._route_data, self._route_changed)
+        self.connection = self._links.to
+        """The connection to an address, opened if need be; everybody who waits for it gets the same one."""
+        self.connection_now = self._links.now
+        """The connection to an address, if it stands."""
+        self.route_now = self._routes.now
+        """The route of a topic, if it is known."""
+        self._heard: dict[str, tuple[PeerConnection, int]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._is_started = False
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"<Session {self.client_id} topics={len(self._known)} connections={len(self._connections)}>"
+        return f"<Session {self.client_id} topics={len(self._routes)} connections={len(self._links)}>"
 
     async def start(self) -> None:
-        """Begins to refresh routes and to send heartbeats by itself."""
-        self._chores = [
-            asyncio.create_task(self._every(self._intervals.route_refresh_s, self.refresh_routes)),
-            asyncio.create_task(self._every(self._intervals.heartbeat_s, self.send_heartbeats)),
-        ]
+        """Begins to refresh routes and to send heartbeats by itself; a second call changes nothing."""
+        if self._is_started:
+            return
+        self._is_started = True
+        self._spawn(self._every(self._intervals.route_refresh_s, self.refresh_routes))
+        self._spawn(self._every(self._intervals.heartbeat_s, self.send_heartbeats))
 
     async def close(self) -> None:
         """Says goodbye to the brokers and closes everything, within the time for closing."""
         if self._is_closed:
             return
-        for chore in self._chores:
-            chore.cancel()
-        try:
-            async with asyncio.timeout(self.timeouts.close_s):
-                await self._say_goodbye()
-        except TimeoutError:
-            _log.warning("%s closed before every broker was told", self)
         self._is_closed = True
-        tasks = [*self._chores, *self._opening.values(), *self._asking.values()]
-        for task in tasks:
+        background = list(self._background)
+        for task in background:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        await self._goodbyes(
+            (
+                *((group, None) for group in self.roles.producer_groups),
+                *((None, g) for g in self.roles.consumers),
+            )
+        )
+        await asyncio.gather(*background, return_exceptions=True)
+        await self._routes.close()
+        await self._links.close()
+
+    async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Takes back what one client was to the brokers, while the session goes on for others."""
+        if producer_group is not None and self.roles.remove_producer(producer_group):
+            await self._goodbyes([(producer_group, None)])
+        if consumer_group is not None and self.roles.consumers.pop(consumer_group, None) is not None:
+            await self._goodbyes([(None, consumer_group)])
 
     # --- asking -----------------------------------------------------------------------------------------------
+
+    def frame(
+        self, code: int, header: Header | None, *, opaque: int, body: bytes = b"", flag: int = 0
+    ) -> bytes:
+        """A request as it goes on the wire, signed if there are credentials."""
+        ext = {} if header is None else encode_ext(header)
+        return encode_command(
+            Command(code=code, opaque=opaque, flag=flag, ext=self.signed(ext, body), body=body)
+        )
+
+    def signed(self, ext: Mapping[str, str], body: bytes = b"") -> Mapping[str, str]:
+        """The fields of a request together with the signature, if there are credentials."""
+        return ext if self.credentials is None else self.credentials.signed(ext, body)
 
     async def ask(
         self,
@@ -129,101 +150,115 @@ class Session:
         timeout_s: float | None = None,
     ) -> Command:
         """The answer of a server; what is not a success is raised. `asked` tells people what it was about."""
-        connection = await self.connection(address)
-        command = Command(
-            code=code,
-            opaque=connection.next_opaque(),
-            ext={} if header is None else encode_ext(header),
-            body=body,
+        timeout_s = timeout_s or self.timeouts.request_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        connection = self._links.now(address) or await self._connection_by(address, deadline, asked)
+        opaque = connection.next_opaque()
+        answer = await connection.answer_to(
+            opaque, self.frame(code, header, opaque=opaque, body=body), deadline=deadline, asked=asked
         )
-        answer = await connection.ask(command, timeout_s=timeout_s or self.timeouts.request_s)
         if answer.code != ResponseCode.SUCCESS:
             raise error_from_response(answer.code, asked=asked, peer=address, remark=answer.remark or "")
         return answer
 
+    async def tell(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Sends a request that nobody answers."""
+        deadline = asyncio.get_running_loop().time() + (timeout_s or self.timeouts.request_s)
+        connection = self._links.now(address) or await self._connection_by(address, deadline, f"{code.name}")
+        opaque = connection.next_opaque()
+        connection.send(self.frame(code, header, opaque=opaque, body=body, flag=ONEWAY_FLAG))
+
     async def ask_names(self, code: RequestCode, header: Header | None = None, *, asked: str) -> Command:
-        """The answer of the first name server that can be reached; the next one is tried when it cannot."""
+        """The answer of the first name server that has one; the next one is tried when it does not come in time."""
         failures = []
-        for _ in range(len(self._nameservers)):
-            address = self._nameservers[0]
+        # One that is waited for after a failure comes last; the others keep their order, so that the last good one is first.
+        order = sorted(self._nameservers, key=lambda address: self._links.waits_s(address) > 0)
+        for address in order:
             try:
-                return await self.ask(address, code, header, asked=asked)
+                answer = await self.ask(
+                    address, code, header, asked=asked, timeout_s=self.timeouts.request_s / len(order)
+                )
             except ResponseError:
                 raise
             except TrimtabError as error:
-                failures.append(f"{address}: {error}")
-                self._nameservers.append(self._nameservers.pop(0))
+                failures.append(str(error))
+                continue
+            self._nameservers.remove(address)
+            self._nameservers.insert(0, address)
+            return answer
         raise NoRouteError(f"{asked}: no name server answered ({'; '.join(failures)})")
 
-    async def connection(self, address: str) -> PeerConnection:
-        """The connection to an address, opened if need be; everybody who waits for it gets the same one."""
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_open:
-            return connection
-        if self._is_closed:
-            raise ClosedError("the client is closed")
-        opening = self._opening.get(address)
-        if opening is None:
-            opening = self._opening[address] = asyncio.create_task(self._open(address))
-        return await asyncio.shield(opening)
+    def waits_s(self, address: str) -> float:
+        """How long until an address that failed is dialled again; 0 if nothing holds that up."""
+        return self._links.waits_s(address)
 
-    def connection_now(self, address: str) -> PeerConnection | None:
-        """The connection to an address, if it stands."""
-        connection = self._connections.get(address)
-        return connection if connection is not None and connection.is_open else None
-
-    async def _open(self, address: str) -> PeerConnection:
+    async def _connection_by(self, address: str, deadline: float, asked: str) -> PeerConnection:
         try:
-            connection = await PeerConnection.open(
-                address, on_request=self._requested, tls=self._tls, connect_s_max=self.timeouts.connect_s
-            )
-            self._connections[address] = connection
-            return connection
-        finally:
-            del self._opening[address]
+            async with asyncio.timeout_at(deadline):
+                return await self._links.to(address)
+        except TimeoutError:
+            raise ServerUnreachableError(
+                f"{asked}: no connection to {address} in time; is it running there, and reachable from here?"
+            ) from None
+
+    # --- requests of brokers ----------------------------------------------------------------------------------
+
+    def listen(self, code: RequestCode, listener: Listener) -> Callable[[], None]:
+        """Shows requests of brokers to `listener`: one-way ones always, others until somebody gives True. Call what you get to end it."""
+        return self._listeners.add(code, listener)
+
+    def answer(
+        self,
+        connection: PeerConnection,
+        request: Command,
+        *,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        header: Header | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Answers a request of a broker; a one-way one has no answer."""
+        if request.is_oneway or not connection.is_open:
+            return
+        ext = {} if header is None else encode_ext(header)
+        answer = Command(
+            code=code, opaque=request.opaque, flag=RESPONSE_FLAG, ext=ext, remark=remark, body=body
+        )
+        connection.send(encode_command(answer))
 
     def _requested(self, connection: PeerConnection, command: Command) -> None:
         handler = self.on_request.get(command.code)
         if handler is not None:
             handler(connection, command)
+        elif not self._listeners.pass_on(connection, command):
+            self.answer(
+                connection,
+                command,
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                remark=f"this client does not serve request {command.code}",
+            )
 
     # --- routes -----------------------------------------------------------------------------------------------
 
     async def route(self, topic: str, *, may_create_queues: int = 0) -> Route:
         """The route of a topic. With `may_create_queues` a topic that does not exist gets the route that sending creates."""
-        known = self._known.get(topic)
-        if known is not None:
-            return known
-        return await self.refresh_route(topic, may_create_queues=may_create_queues)
-
-    def route_now(self, topic: str) -> Route | None:
-        """The route of a topic, if it is known."""
-        return self._known.get(topic)
+        return await self._routes.of(topic, may_create_queues=may_create_queues)
 
     async def refresh_route(self, topic: str, *, may_create_queues: int = 0) -> Route:
         """Asks anew; everybody who asks at the same time shares the answer."""
-        asking = self._asking.get(topic)
-        if asking is None:
-            asking = self._asking[topic] = asyncio.create_task(self._ask_route(topic, may_create_queues))
-        return await asyncio.shield(asking)
+        return await self._routes.refresh(topic, may_create_queues=may_create_queues)
 
-    async def _ask_route(self, topic: str, may_create_queues: int) -> Route:
-        try:
-            data = await self._route_data(topic)
-            if data is None and may_create_queues:
-                data = await self._route_data(DEFAULT_TOPIC)
-                data = None if data is None else as_new_topic(data, may_create_queues)
-            if data is None:
-                raise NoRouteError(
-                    f"topic {topic!r} has no route: {', '.join(self._nameservers)} does not know it; create the topic, or"
-                    " let brokers create topics"
-                )
-            known = self._known.get(topic)
-            if known is None or known.data != data:
-                known = self._known[topic] = Route(topic, data)
-            return known
-        finally:
-            del self._asking[topic]
+    async def refresh_routes(self) -> None:
+        """Asks anew for every topic in use; one that cannot be had keeps its old route."""
+        await self._routes.refresh_all()
 
     async def _route_data(self, topic: str) -> TopicRouteData | None:
         header = GetRouteInfo(topic=topic)
@@ -235,55 +270,56 @@ class Session:
             return None
         return decode_body(TopicRouteData, answer.body)
 
-    async def refresh_routes(self) -> None:
-        """Asks anew for every topic in use; one that cannot be had keeps its old route."""
-
-        async def refresh(topic: str) -> None:
-            try:
-                await self.refresh_route(topic)
-            except TrimtabError as error:
-                _log.info("route of %s not refreshed: %s", topic, error)
-
-        await asyncio.gather(*(refresh(topic) for topic in list(self._known)))
+    def _route_changed(self, before: Route | None, after: Route) -> None:
+        for address in new_addresses(before, after, masters_only=not self.roles.consumers):
+            if self._links.now(address) is not None:
+                self._beat_soon(address)
 
     # --- heartbeats -------------------------------------------------------------------------------------------
 
     def broker_addresses(self) -> dict[str, str]:
         """The brokers of all topics in use, address to name: all of them for consumers, masters only without one."""
-        every_id = bool(self.roles.consumers)
-        return {
-            address: name
-            for route in self._known.values()
-            for name, by_id in route.addresses.items()
-            for number, address in by_id.items()
-            if every_id or number == MASTER
-        }
+        return self._routes.broker_addresses(masters_only=not self.roles.consumers)
+
+    def masters(self) -> dict[str, str]:
+        """The masters of all topics in use, address to name."""
+        return self._routes.broker_addresses(masters_only=True)
+
+    def heard(self, address: str) -> tuple[PeerConnection, int] | None:
+        """Over which connection a broker took a heartbeat last, and when; it lists this client while that connection stands."""
+        return self._heard.get(address)
 
     async def send_heartbeats(self) -> None:
         """Tells every broker, all at once, what this process is."""
+        await self._beat(self.broker_addresses())
+
+    async def _beat(self, addresses: Iterable[str]) -> None:
         heartbeat = self.roles.heartbeat(self.client_id)
         if heartbeat is None:
             return
         body = encode_body(heartbeat)
 
         async def beat(address: str) -> None:
+            before = self._links.now(address)
             try:
                 await self.ask(address, RequestCode.HEART_BEAT, body=body, asked="heartbeat")
             except TrimtabError as error:
                 _log.info("heartbeat to %s failed: %s", address, error)
+                return
+            connection = self._links.now(address)
+            if connection is not None and before in (None, connection):
+                self._heard[address] = connection, self.clock.monotonic_ms()
 
-        await asyncio.gather(*(beat(address) for address in self.broker_addresses()))
+        await asyncio.gather(*(beat(address) for address in addresses))
 
-    async def _say_goodbye(self) -> None:
-        goodbyes: list[Coroutine[None, None, None]] = []
-        for address in self.broker_addresses():
-            if self.connection_now(address) is None:
-                continue
-            goodbyes += [
-                self.unregister(address, producer_group=group) for group in self.roles.producer_groups
-            ]
-            goodbyes += [self.unregister(address, consumer_group=group) for group in self.roles.consumers]
-        await asyncio.gather(*goodbyes)
+    def _opened(self, connection: PeerConnection) -> None:
+        """A broker knows its clients by their connections: a new connection must be introduced."""
+        if connection.address in self.broker_addresses():
+            self._beat_soon(connection.address)
+
+    def _beat_soon(self, address: str) -> None:
+        if self._is_started and not self._is_closed:
+            self._spawn(self._beat([address]))
 
     async def unregister(
         self, address: str, *, producer_group: str | None = None, consumer_group: str | None = None
@@ -296,6 +332,26 @@ class Session:
             await self.ask(address, RequestCode.UNREGISTER_CLIENT, header, asked="goodbye")
         except TrimtabError as error:
             _log.info("goodbye to %s failed: %s", address, error)
+
+    async def _goodbyes(self, groups: Iterable[tuple[str | None, str | None]]) -> None:
+        reached = [address for address in self.broker_addresses() if self._links.now(address) is not None]
+        goodbyes = [
+            self.unregister(address, producer_group=producer, consumer_group=consumer)
+            for producer, consumer in groups
+            for address in reached
+        ]
+        try:
+            async with asyncio.timeout(self.timeouts.close_s):
+                await asyncio.gather(*goodbyes)
+        except TimeoutError:
+            _log.warning("%s left before every broker was told", self)
+
+    # --- tasks ------------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _every(self, seconds: float, work: Callable[[], Coroutine[None, None, None]]) -> None:
         while True:

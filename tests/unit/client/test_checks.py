@@ -52,7 +52,7 @@ def test_a_bad_property_names_the_rule(message: Message, rule: str) -> None:
 
 def test_properties_travel_as_java_writes_them() -> None:
     message = Message("T", b"x", tag="eu", keys=["k1", "k2"], properties={"p": "v"}, delay_level=3)
-    assert decode_properties(properties_of(message, "ID").encode()) == {
+    assert decode_properties(properties_of(message, "ID")) == {
         "UNIQ_KEY": "ID", "WAIT": "true", "TAGS": "eu", "KEYS": "k1 k2", "DELAY": "3", "p": "v",
     }  # fmt: skip
 

@@ -2,15 +2,18 @@
 
 from collections import deque
 
-from trimtab.client.lanes import Outcome, Parcel, next_load, overdue
+from trimtab.client.lanes import Parcel, next_load, overdue, receipts_of
+from trimtab.model import Message, MessageQueue
+from trimtab.wire.batch import BatchEntry
 
 
-def parcel(body: bytes = b"x", *, batchable: bool = True, deadline: float = 10.0) -> Parcel:
-    return Parcel(body, "", 0, 0, 0, batchable, deadline, lambda _outcome: None)
+def parcel(body: bytes = b"x", *, batchable: bool = True, deadline: float = 10.0, number: int = 0) -> Parcel:
+    entry = BatchEntry(body, b"")
+    return Parcel("T", entry, Message("T", body), f"U{number}", 0, is_batchable=batchable, deadline=deadline)
 
 
 def bodies(load: list[Parcel]) -> list[bytes]:
-    return [one.body for one in load]
+    return [one.entry.body for one in load]
 
 
 def test_what_gathered_leaves_together_in_order() -> None:
@@ -39,5 +42,19 @@ def test_parcels_that_waited_too_long_never_leave() -> None:
     assert bodies(list(waiting)) == [b"new"]
 
 
-def test_an_outcome_is_a_place_or_an_error() -> None:
-    assert Outcome(0, "id", 7).error is None
+def test_every_message_of_a_load_gets_the_receipt_of_its_place() -> None:
+    queue = MessageQueue("T", "b", 3)
+    receipts = receipts_of([parcel(number=n) for n in range(3)], queue, "SEND_OK", ["I0", "I1", "I2"], 70)
+    found = [(r.message_id, r.offset_message_id, r.queue_offset) for r in receipts if not isinstance(r, list)]
+    assert found == [("U0", "I0", 70), ("U1", "I1", 71), ("U2", "I2", 72)]
+
+
+def test_an_explicit_batch_gets_a_receipt_for_each_of_its_messages() -> None:
+    batch = parcel()
+    batch.batch_ids = ("A", "B")
+    (receipts,) = receipts_of([batch], MessageQueue("T", "b", 0), "SEND_OK", ["I0"], 5)
+    assert isinstance(receipts, list)
+    assert [(r.message_id, r.offset_message_id, r.queue_offset) for r in receipts] == [
+        ("A", "I0", 5),
+        ("B", "", 6),
+    ]

@@ -5,6 +5,8 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -73,7 +75,11 @@ final class Events {
 
     /** The stock strategy, and an event each time it is asked. */
     static AllocateMessageQueueStrategy observed(String client) {
-        AllocateMessageQueueStrategy stock = new AllocateMessageQueueAveragely();
+        return observed(client, "AVG");
+    }
+
+    static AllocateMessageQueueStrategy observed(String client, String strategy) {
+        AllocateMessageQueueStrategy stock = strategy(strategy);
         return new AllocateMessageQueueStrategy() {
             @Override
             public List<MessageQueue> allocate(
@@ -92,5 +98,18 @@ final class Events {
                 return stock.getName();
             }
         };
+    }
+
+    private static AllocateMessageQueueStrategy strategy(String name) {
+        switch (name) {
+            case "AVG":
+                return new AllocateMessageQueueAveragely();
+            case "AVG_BY_CIRCLE":
+                return new AllocateMessageQueueAveragelyByCircle();
+            case "CONSISTENT_HASH":
+                return new AllocateMessageQueueConsistentHash();
+            default:
+                throw new IllegalArgumentException("no strategy " + name);
+        }
     }
 }

@@ -31,7 +31,7 @@ final class Push implements ClientProgram.Client {
         replier = fields.text("replier", null);
         consumer = new DefaultMQPushConsumer(group);
         fields.configure(consumer);
-        consumer.setAllocateMessageQueueStrategy(Events.observed(name));
+        consumer.setAllocateMessageQueueStrategy(Events.observed(name, fields.text("strategy", "AVG")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + fields.text("from", "FIRST_OFFSET")));
         if (fields.has("timestamp")) {
             consumer.setConsumeTimestamp(fields.text("timestamp"));

@@ -1,0 +1,356 @@
+"""The lanes of a producer at work: parcels join, loads leave, answers come, and each parcel hears what became of it.
+
+What joins within one turn of the loop leaves at its end, together; a send that is the only one leaves at once. A load has a deadline, that of
+its first parcel. The policy hears of every load that leaves and of how it ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Literal
+
+from trimtab.balance.pick import Policy
+from trimtab.client.lanes import Lane, Parcel, next_load, overdue, receipts_of
+from trimtab.client.producer_places import shown
+from trimtab.client.routes import Route
+from trimtab.client.session import Session
+from trimtab.errors import (
+    ClosedError,
+    NoRouteError,
+    NotSentError,
+    ProtocolError,
+    RequestTimeoutError,
+    ServerUnreachableError,
+    TrimtabError,
+    error_from_response,
+)
+from trimtab.io.connection import PeerConnection
+from trimtab.model import MessageQueue, Receipt
+from trimtab.settings import Sending
+from trimtab.wire.batch import encode_batch
+from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.commands import Command
+from trimtab.wire.headers.send import SendMessageV2
+from trimtab.wire.resources import DEFAULT_TOPIC
+from trimtab.wire.send_frames import SendFrames
+
+_log = logging.getLogger(__name__)
+
+STATUS = {
+    int(ResponseCode.SUCCESS): "SEND_OK",
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): "FLUSH_DISK_TIMEOUT",
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "FLUSH_SLAVE_TIMEOUT",
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): "SLAVE_NOT_AVAILABLE",
+}
+
+_Flush = Literal["now", "soon", "later"]
+"""When a frame is written: by this call, at the end of this turn of the loop, or by the caller, who has more to write."""
+
+OnStored = Callable[[Parcel, list[Receipt] | Receipt, Lane, int, Command], None]
+"""Hears of everything stored: the parcel, what it got, where, in how many ms, and the broker's answer."""
+
+
+class Lanes:
+    """See the module's own words."""
+
+    def __init__(
+        self,
+        session: Session,
+        policy: Policy,
+        sending: Sending,
+        *,
+        group: str,
+        namespace: str | None,
+        on_stored: OnStored | None,
+    ) -> None:
+        self._session = session
+        self._policy = policy
+        self._sending = sending
+        self._group = group
+        self._namespace = namespace
+        self._on_stored = on_stored
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = session.clock.monotonic_ms
+        self._lanes: dict[MessageQueue, Lane] = {}
+        self._ready: list[Lane] = []
+        self._opening: set[asyncio.Task[None]] = set()
+
+    def join(self, route: Route, queue: MessageQueue, parcel: Parcel, *, is_alone: bool) -> None:
+        """Puts a parcel into the lane of its queue; its `answer` says what became of it."""
+        lane = self._lanes.get(queue)
+        if lane is None or lane.route is not route:
+            lane = self._lane(route, queue)
+        if not self._sending.batching:
+            self._leave(lane, [parcel], flush="now" if is_alone else "soon")
+            return
+        lane.waiting.append(parcel)
+        if lane.is_busy:
+            return
+        lane.is_busy = True
+        if is_alone:
+            self._next_load(lane, flush="now")
+            return
+        # At the end of this turn of the loop, so that sends made together leave together.
+        if not self._ready:
+            self._loop.call_soon(self._depart)
+        self._ready.append(lane)
+
+    def withdraw(self, queue: MessageQueue, parcel: Parcel) -> None:
+        """Nobody waits for this parcel any more: if it has not left, it never leaves."""
+        lane = self._lanes.get(queue)
+        if lane is not None and parcel in lane.waiting:
+            lane.waiting.remove(parcel)
+
+    def lane(self, route: Route, queue: MessageQueue) -> Lane:
+        """The lane of a queue."""
+        known = self._lanes.get(queue)
+        return known if known is not None and known.route is route else self._lane(route, queue)
+
+    async def close(self) -> None:
+        """Ends what still waits for a connection."""
+        tasks = list(self._opening)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _lane(self, route: Route, queue: MessageQueue) -> Lane:
+        address = route.master_of(queue.broker_name)
+        if address is None:
+            raise NoRouteError(f"{queue}: the route of the topic names no master of {queue.broker_name}")
+        lane = self._lanes.get(queue)
+        if lane is not None:
+            lane.route, lane.address = route, address
+            return lane
+        frames = SendFrames(
+            group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queues=self._sending.default_topic_queues,
+        )
+        lane = self._lanes[queue] = Lane(queue, shown(self._namespace, queue), route, address, frames)
+        return lane
+
+    # --- leaving ----------------------------------------------------------------------------------------------
+
+    def _depart(self) -> None:
+        ready, self._ready = self._ready, []
+        connections = {self._next_load(lane, flush="later") for lane in ready}
+        for connection in connections:
+            if connection is not None:
+                connection.flush()
+
+    def _next_load(self, lane: Lane, *, flush: _Flush) -> PeerConnection | None:
+        if not lane.waiting:
+            lane.is_busy = False
+            return None
+        for parcel in overdue(lane.waiting, self._loop.time()):
+            text = f"send to {lane.queue}: {lane.address} did not answer the messages before this one in time"
+            parcel.done(NotSentError(text))
+        if not lane.waiting:
+            lane.is_busy = False
+            return None
+        load = next_load(lane.waiting, self._sending.batch_messages_max, self._sending.batch_bytes_max)
+        return self._leave(lane, load, flush=flush)
+
+    def _leave(self, lane: Lane, load: list[Parcel], *, flush: _Flush) -> PeerConnection | None:
+        connection = self._session.connection_now(lane.address)
+        if connection is None:
+            self._wait_for_connection(lane, load)
+            return None
+        opaque = connection.next_opaque()
+        began_ms = self._now_ms()
+        trip = _Trip(self, lane, load, began_ms, connection, opaque)
+        try:
+            connection.request(opaque, self._frame(lane, load, opaque), trip, soon=flush == "soon")
+        except TrimtabError as error:
+            # Not within this call: whoever joins must find the lane as it was left.
+            self._policy.began(lane.queue.broker_name, began_ms)
+            self._loop.call_soon(self.failed, lane, load, began_ms, error)
+            return None
+        trip.timer = self._loop.call_at(load[0].deadline, trip.late)
+        self._policy.began(lane.queue.broker_name, began_ms)
+        if flush == "now":
+            connection.flush()
+        return connection
+
+    def _wait_for_connection(self, lane: Lane, load: list[Parcel]) -> None:
+        """A broker that is being dialled again is not waited for by those that can go to another one."""
+        waits_s = self._session.waits_s(lane.address)
+        staying = load if waits_s <= 0 else [parcel for parcel in load if not parcel.may_go_elsewhere]
+        leaving = [] if staying is load else [parcel for parcel in load if parcel.may_go_elsewhere]
+        if leaving:
+            now_ms = self._now_ms()
+            self._policy.began(lane.queue.broker_name, now_ms)
+            self._policy.ended(lane.queue.broker_name, 0, now_ms, failed=True)
+            error = ServerUnreachableError(
+                f"{lane.address} could not be reached; next try in {waits_s:.1f} s"
+            )
+            for parcel in leaving:
+                parcel.done(error)
+        if staying:
+            self._spawn(self._open_and_leave(lane, staying))
+        else:
+            self._loop.call_soon(self._go_on, lane)
+
+    async def _open_and_leave(self, lane: Lane, load: list[Parcel]) -> None:
+        began_ms = self._now_ms()
+        try:
+            async with asyncio.timeout_at(load[0].deadline):
+                await self._session.connection(lane.address)
+        except TimeoutError:
+            error: Exception = ServerUnreachableError(
+                f"send to {lane.queue}: no connection to {lane.address} in time; is it running there?"
+            )
+        except TrimtabError as failure:
+            error = failure
+        except asyncio.CancelledError:
+            self._fail_all(load, ClosedError("the producer was closed before the message left"))
+            raise
+        else:
+            self._leave(lane, load, flush="soon")
+            return
+        self._policy.began(lane.queue.broker_name, began_ms)
+        self.failed(lane, load, began_ms, error)
+
+    def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
+        first = load[0]
+        if len(load) == 1:
+            code, entry = first.code, first.entry
+            body, properties = entry.body, entry.properties.decode()
+            is_batch = bool(first.batch_ids)
+        else:
+            code, body = RequestCode.SEND_BATCH_MESSAGE, encode_batch([parcel.entry for parcel in load])
+            properties, is_batch = "WAIT\x01true", True
+        if self._session.credentials is not None:
+            header = self._header(lane.queue, first, properties, is_batch=is_batch)
+            return self._session.frame(code, header, opaque=opaque, body=body, flag=flag)
+        return lane.frames.encode(
+            code,
+            opaque=opaque,
+            flag=flag,
+            sys_flag=first.sys_flag,
+            born_ms=first.born_ms,
+            message_flag=first.entry.flag,
+            properties=properties,
+            is_batch=is_batch,
+            body=body,
+        )
+
+    def oneway_frame(self, lane: Lane, parcel: Parcel, opaque: int, flag: int) -> bytes:
+        """The frame of a message that nobody answers for."""
+        return self._frame(lane, [parcel], opaque, flag)
+
+    def _header(
+        self, queue: MessageQueue, parcel: Parcel, properties: str, *, is_batch: bool
+    ) -> SendMessageV2:
+        return SendMessageV2(
+            producer_group=self._group,
+            topic=queue.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=self._sending.default_topic_queues,
+            queue_id=queue.queue_id,
+            sys_flag=parcel.sys_flag,
+            born_timestamp=parcel.born_ms,
+            flag=parcel.entry.flag,
+            properties=properties,
+            reconsume_times=0,
+            batch=is_batch,
+        )
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def answered(self, lane: Lane, load: list[Parcel], began_ms: int, answer: Command) -> None:
+        """An answer came: a place for each parcel, or a refusal."""
+        now_ms = self._now_ms()
+        status = STATUS.get(answer.code)
+        self._policy.ended(lane.queue.broker_name, now_ms - began_ms, now_ms, failed=status is None)
+        if status is None:
+            asked = f"send to {lane.queue}"
+            self._fail_all(
+                load,
+                error_from_response(answer.code, asked=asked, peer=lane.address, remark=answer.remark or ""),
+            )
+            self._go_on(lane)
+            return
+        try:
+            first_offset = int(answer.ext["queueOffset"])
+            ids = answer.ext["msgId"].split(",")
+        except (KeyError, ValueError):
+            text = f"send to {lane.queue}: {lane.address} said that it is stored, but not where"
+            self._fail_all(load, UnreadableReceiptError(text))
+            self._go_on(lane)
+            return
+        for parcel, receipt in zip(
+            load, receipts_of(load, lane.shown, status, ids, first_offset), strict=True
+        ):
+            parcel.done(receipt)
+            if self._on_stored is not None:
+                self._on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
+        self._go_on(lane)
+
+    def failed(self, lane: Lane, load: list[Parcel], began_ms: int, error: Exception) -> None:
+        """No answer will come."""
+        now_ms = self._now_ms()
+        self._policy.ended(lane.queue.broker_name, now_ms - began_ms, now_ms, failed=True)
+        self._fail_all(load, error)
+        self._go_on(lane)
+
+    def _fail_all(self, load: list[Parcel], error: Exception) -> None:
+        for parcel in load:
+            parcel.done(error)
+
+    def _go_on(self, lane: Lane) -> None:
+        if lane.is_busy:
+            self._next_load(lane, flush="soon")
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+
+class _Trip:
+    """A load on its way: it gets the answer, or the end of its time."""
+
+    __slots__ = ("_began_ms", "_connection", "_lane", "_lanes", "_load", "_opaque", "timer")
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        lane: Lane,
+        load: list[Parcel],
+        began_ms: int,
+        connection: PeerConnection,
+        opaque: int,
+    ) -> None:
+        self._lanes = lanes
+        self._lane = lane
+        self._load = load
+        self._began_ms = began_ms
+        self._connection = connection
+        self._opaque = opaque
+        self.timer: asyncio.TimerHandle | None = None
+
+    def __call__(self, answer: Command | None, failure: Exception | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if answer is not None:
+            self._lanes.answered(self._lane, self._load, self._began_ms, answer)
+        else:
+            error = failure or ClosedError("the connection ended")
+            self._lanes.failed(self._lane, self._load, self._began_ms, error)
+
+    def late(self) -> None:
+        lane = self._lane
+        self.timer = None
+        self._connection.expired(self._opaque)
+        text = f"send to {lane.queue} at {lane.address}: no answer in time; it may have been stored"
+        self._lanes.failed(lane, self._load, self._began_ms, RequestTimeoutError(text))
+
+
+class UnreadableReceiptError(ProtocolError):
+    """A broker said that a message is stored, but the answer does not say where. It is stored, or the broker lies."""
+
+    indeterminate = True

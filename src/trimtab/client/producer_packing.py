@@ -1,0 +1,132 @@
+"""From what a user sends to what leaves: checked, with its id, its properties laid out, its body compressed if large."""
+
+from collections.abc import Sequence
+
+from trimtab.client.checks import check_batch, check_body, properties_of
+from trimtab.client.lanes import Parcel
+from trimtab.client.namespaces import with_namespace
+from trimtab.errors import InvalidMessageError
+from trimtab.io.clock import Clock
+from trimtab.model import Message
+from trimtab.settings import Sending
+from trimtab.wire import properties as names
+from trimtab.wire.batch import ENTRY_BYTES_MIN, BatchEntry, encode_batch
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.compression import Compression, compress
+from trimtab.wire.ids import UniqueIds
+from trimtab.wire.messages import TRANSACTION_PREPARED
+from trimtab.wire.resources import RETRY_PREFIX
+
+_BATCH_PROPERTIES = b"WAIT\x01true"
+
+
+class Packer:
+    """Makes parcels. Whatever is wrong with a message is found here, before anything is sent."""
+
+    def __init__(self, sending: Sending, namespace: str | None, clock: Clock, ids: UniqueIds) -> None:
+        self._sending = sending
+        self._namespace = namespace
+        self._clock = clock
+        self._ids = ids
+        self._compression = (
+            None if sending.compression == "none" else Compression[sending.compression.upper()]
+        )
+        # What every message of a namespace carries.
+        self._extra = "" if namespace is None else f"\x02{names.INSTANCE_ID}\x01{namespace}"
+
+    def topic(self, message: Message) -> str:
+        """The topic as it goes on the wire."""
+        return with_namespace(self._namespace, message.topic) if self._namespace else message.topic
+
+    def pack(self, message: Message, *, extra: str = "") -> Parcel:
+        """A parcel of one message; `extra` are further properties, each with its separator in front."""
+        sending = self._sending
+        check_body(message, sending.message_bytes_max)
+        body = message.body
+        born_ms = self._clock.wall_ms()
+        unique_id = self._ids.next(born_ms)
+        properties = properties_of(message, unique_id, self._extra + extra)
+        sys_flag = 0
+        if len(body) >= sending.compress_from_bytes and self._compression is not None:
+            body = compress(body, self._compression)
+            sys_flag = self._compression.sys_flag
+        is_batchable = (
+            sending.batching
+            and not sys_flag
+            and not message.delay_level
+            and message.deliver_at_ms is None
+            and not message.topic.startswith(RETRY_PREFIX)
+        )
+        entry = BatchEntry(body, properties, message.flag)
+        topic = message.topic if self._namespace is None else self.topic(message)
+        return Parcel(topic, entry, message, unique_id, born_ms, sys_flag, is_batchable)
+
+    def pack_half(self, message: Message, group: str) -> Parcel:
+        """The half of a transaction that brokers keep to themselves until it is committed."""
+        if message.delay_level or message.deliver_at_ms is not None:
+            raise InvalidMessageError(
+                "a message of a transaction cannot be delayed: brokers would forget the delay"
+            )
+        extra = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{group}"
+        parcel = self.pack(message, extra=extra)
+        parcel.sys_flag |= TRANSACTION_PREPARED
+        parcel.is_batchable = False
+        return parcel
+
+    def pack_reply(self, message: Message, extra: str) -> Parcel:
+        """The answer to a request, which a broker hands on to the one who asked."""
+        parcel = self.pack(message, extra=f"\x02{names.MESSAGE_TYPE}\x01reply{extra}")
+        parcel.topic = message.topic  # the cluster's, whatever the namespace
+        parcel.code = RequestCode.SEND_REPLY_MESSAGE_V2
+        parcel.is_batchable = False
+        return parcel
+
+    def pack_batch(self, messages: Sequence[Message], *, split: bool) -> list[Parcel]:
+        """Parcels of explicit batches: one, or with `split` as many as the limit of a message asks for."""
+        check_batch(messages)
+        singles = [self._entry(message) for message in messages]
+        sizes = [ENTRY_BYTES_MIN + len(entry.body) + len(entry.properties) for entry, _ in singles]
+        bytes_max = self._sending.message_bytes_max
+        if not split and sum(sizes) > bytes_max:
+            raise InvalidMessageError(
+                f"the batch of {len(messages)} messages takes {sum(sizes)} bytes, at most {bytes_max} are allowed; send fewer at"
+                " once, or let split=True make several batches of them"
+            )
+        born_ms = self._clock.wall_ms()
+        parcels = []
+        for begin, end in cuts(sizes, bytes_max):
+            body = encode_batch([entry for entry, _ in singles[begin:end]], batch_bytes_max=bytes_max)
+            parcels.append(
+                Parcel(
+                    self.topic(messages[begin]),
+                    BatchEntry(body, _BATCH_PROPERTIES),
+                    messages[begin],
+                    singles[begin][1],
+                    born_ms,
+                    is_batchable=False,
+                    code=RequestCode.SEND_BATCH_MESSAGE,
+                    batch_ids=tuple([unique_id for _, unique_id in singles[begin:end]]),
+                )
+            )
+        return parcels
+
+    def _entry(self, message: Message) -> tuple[BatchEntry, str]:
+        check_body(message, self._sending.message_bytes_max - ENTRY_BYTES_MIN)
+        unique_id = self._ids.next(self._clock.wall_ms())
+        properties = properties_of(message, unique_id, self._extra)
+        return BatchEntry(message.body, properties, message.flag), unique_id
+
+
+def cuts(sizes: Sequence[int], bytes_max: int) -> list[tuple[int, int]]:
+    """Where to cut a row of sizes so that no piece is larger than allowed, unless a single one is. PURE."""
+    pieces = []
+    begin = 0
+    taken = 0
+    for number, size in enumerate(sizes):
+        if number > begin and taken + size > bytes_max:
+            pieces.append((begin, number))
+            begin, taken = number, 0
+        taken += size
+    if begin < len(sizes):
+        pieces.append((begin, len(sizes)))
+    return pieces

@@ -1,0 +1,139 @@
+"""A load of sends through one producer, and what came of it: for `trimtab bench send` and the repository's own benches."""
+
+import asyncio
+import math
+from array import array
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+
+import msgspec
+
+from trimtab.client.producer import Producer
+from trimtab.errors import SettingsError, TrimtabError
+from trimtab.model import Message, Receipt
+
+_Attempt = Callable[[], Coroutine[None, None, None]]
+
+
+class SendLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent, and how much of it at once."""
+
+    topic: str
+    messages: int
+    body_bytes: int = 128
+    in_flight: int = 64
+    batch_messages: int = 1
+    """More than one: explicit batches of so many, `in_flight` of them at once."""
+    per_second: float | None = None
+    """Messages begun a second whatever comes back; as fast as answers come, if none."""
+
+    def __post_init__(self) -> None:
+        """Numbers that make no load are refused."""
+        if min(self.messages, self.body_bytes, self.in_flight, self.batch_messages) < 1:
+            raise SettingsError("messages, size, in-flight and batch must each be 1 or more")
+
+
+class SendReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a load. Latencies are per send, from the call to the receipt."""
+
+    messages: int
+    seconds: float
+    messages_per_second: float
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+    shares: dict[str, int]
+    """Messages by broker."""
+
+
+class _Tally:
+    """Counts while a load runs."""
+
+    def __init__(self) -> None:
+        self.latencies_ms = array("d")
+        self.shares: Counter[str] = Counter()
+        self.errors = 0
+
+    def report(self, messages: int, seconds: float) -> SendReport:
+        ordered = sorted(self.latencies_ms)
+        return SendReport(
+            messages=messages,
+            seconds=seconds,
+            messages_per_second=messages / seconds,
+            mean_ms=math.fsum(ordered) / max(1, len(ordered)),
+            p50_ms=percentile(ordered, 0.5),
+            p99_ms=percentile(ordered, 0.99),
+            errors=self.errors,
+            shares=dict(self.shares),
+        )
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """The value that this share of them does not exceed; 0 of nothing."""
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+async def run_send_load(
+    producer: Producer, load: SendLoad, *, progress: Callable[[int], None] = lambda _: None
+) -> SendReport:
+    """Sends all of it and waits for every receipt."""
+    tally = _Tally()
+    time_s = asyncio.get_running_loop().time
+    began_s = time_s()
+
+    async def attempt() -> None:
+        started_s = time_s()
+        try:
+            receipts = await _send(producer, load)
+        except TrimtabError:
+            tally.errors += load.batch_messages
+        else:
+            tally.shares[receipts[0].queue.broker_name] += len(receipts)
+        tally.latencies_ms.append((time_s() - started_s) * 1e3)
+        progress(load.batch_messages)
+
+    sends = math.ceil(load.messages / load.batch_messages)
+    if load.per_second is None:
+        await _closed_loop(attempt, sends, load.in_flight)
+    else:
+        await _open_loop(attempt, sends, load.per_second / load.batch_messages)
+    return tally.report(sends * load.batch_messages, time_s() - began_s)
+
+
+async def _send(producer: Producer, load: SendLoad) -> list[Receipt]:
+    body = bytes(load.body_bytes)
+    if load.batch_messages == 1:
+        return [await producer.send(Message(load.topic, body, tag="TagA"))]
+    return await producer.send_batch(
+        [Message(load.topic, body, tag="TagA") for _ in range(load.batch_messages)]
+    )
+
+
+async def _closed_loop(attempt: _Attempt, sends: int, in_flight: int) -> None:
+    left = iter(range(sends))
+
+    async def worker() -> None:
+        for _ in left:
+            await attempt()
+
+    await asyncio.gather(*(worker() for _ in range(min(in_flight, sends))))
+
+
+async def _open_loop(attempt: _Attempt, sends: int, per_second: float) -> None:
+    async with asyncio.TaskGroup() as running:
+        async for _ in _ticks(sends, per_second):
+            running.create_task(attempt())
+
+
+async def _ticks(count: int, per_second: float) -> AsyncIterator[int]:
+    """Numbers at a steady rate; a late one is followed by the next at once."""
+    time_s = asyncio.get_running_loop().time
+    began_s = time_s()
+    for number in range(count):
+        due_s = began_s + number / per_second - time_s()
+        if due_s > 0:
+            await asyncio.sleep(due_s)
+        yield number

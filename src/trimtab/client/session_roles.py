@@ -1,0 +1,69 @@
+"""What a process is to the brokers, as heartbeats tell it; and who in it takes the brokers' own requests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trimtab.io.connection import PeerConnection
+from trimtab.wire.bodies import ConsumerData, HeartbeatData, ProducerData
+from trimtab.wire.commands import Command
+
+Listener = Callable[[PeerConnection, Command], bool | None]
+"""Looks at a request of a broker; True if it answers it, or will."""
+
+
+@dataclass(slots=True)
+class Roles:
+    """What this process is to the brokers: the content of its heartbeats."""
+
+    producer_groups: dict[str, int] = field(default_factory=dict)
+    """By group, how many producers of it there are."""
+    consumers: dict[str, Callable[[], ConsumerData]] = field(default_factory=dict)
+
+    def heartbeat(self, client_id: str) -> HeartbeatData | None:
+        """What there is to say, if anything."""
+        if not self.producer_groups and not self.consumers:
+            return None
+        return HeartbeatData(
+            client_id=client_id,
+            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producer_groups),
+            consumer_data_set=tuple(describe() for describe in self.consumers.values()),
+        )
+
+    def add_producer(self, group: str) -> None:
+        """One more producer of a group."""
+        self.producer_groups[group] = self.producer_groups.get(group, 0) + 1
+
+    def remove_producer(self, group: str) -> bool:
+        """One producer less; whether that was the last of its group."""
+        left = self.producer_groups.get(group, 0) - 1
+        if left > 0:
+            self.producer_groups[group] = left
+            return False
+        return self.producer_groups.pop(group, None) is not None
+
+
+class Listeners:
+    """Who looks at requests of brokers, by code. Several may: each client of a session has its own groups."""
+
+    def __init__(self) -> None:
+        self._by_code: dict[int, list[Listener]] = {}
+
+    def add(self, code: int, listener: Listener) -> Callable[[], None]:
+        """From now on; call what you get to end it."""
+        listeners = self._by_code.setdefault(int(code), [])
+        listeners.append(listener)
+
+        def remove() -> None:
+            if listener in listeners:
+                listeners.remove(listener)
+
+        return remove
+
+    def pass_on(self, connection: PeerConnection, command: Command) -> bool:
+        """A one-way request goes to everybody, another one to the first who takes it; whether anybody did."""
+        listeners = self._by_code.get(command.code, ())
+        if command.is_oneway:
+            for listener in tuple(listeners):
+                listener(connection, command)
+            return bool(listeners)
+        return any(listener(connection, command) for listener in tuple(listeners))
