@@ -10,6 +10,7 @@ import msgspec
 
 from trimtab.client.producer import Producer
 from trimtab.errors import SettingsError, TrimtabError
+from trimtab.io.clock import stopwatch_s
 from trimtab.model import Message, Receipt
 
 _Attempt = Callable[[], Coroutine[None, None, None]]
@@ -81,18 +82,17 @@ async def run_send_load(
 ) -> SendReport:
     """Sends all of it and waits for every receipt."""
     tally = _Tally()
-    time_s = asyncio.get_running_loop().time
-    began_s = time_s()
+    began_s = stopwatch_s()
 
     async def attempt() -> None:
-        started_s = time_s()
+        started_s = stopwatch_s()
         try:
             receipts = await _send(producer, load)
         except TrimtabError:
             tally.errors += load.batch_messages
         else:
             tally.shares[receipts[0].queue.broker_name] += len(receipts)
-        tally.latencies_ms.append((time_s() - started_s) * 1e3)
+        tally.latencies_ms.append((stopwatch_s() - started_s) * 1e3)
         progress(load.batch_messages)
 
     sends = math.ceil(load.messages / load.batch_messages)
@@ -100,7 +100,7 @@ async def run_send_load(
         await _closed_loop(attempt, sends, load.in_flight)
     else:
         await _open_loop(attempt, sends, load.per_second / load.batch_messages)
-    return tally.report(sends * load.batch_messages, time_s() - began_s)
+    return tally.report(sends * load.batch_messages, stopwatch_s() - began_s)
 
 
 async def _send(producer: Producer, load: SendLoad) -> list[Receipt]:
@@ -130,10 +130,9 @@ async def _open_loop(attempt: _Attempt, sends: int, per_second: float) -> None:
 
 async def _ticks(count: int, per_second: float) -> AsyncIterator[int]:
     """Numbers at a steady rate; a late one is followed by the next at once."""
-    time_s = asyncio.get_running_loop().time
-    began_s = time_s()
+    began_s = stopwatch_s()
     for number in range(count):
-        due_s = began_s + number / per_second - time_s()
+        due_s = began_s + number / per_second - stopwatch_s()
         if due_s > 0:
             await asyncio.sleep(due_s)
         yield number

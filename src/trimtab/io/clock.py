@@ -37,6 +37,11 @@ class SystemClock:
         return _local_ms(now.tm_year, now.tm_mon), _local_ms(now.tm_year, now.tm_mon + 1)
 
 
+def stopwatch_s() -> float:
+    """For measuring how long something took, finer than a millisecond; event loops keep their time coarser."""
+    return time.perf_counter()
+
+
 def _local_ms(year: int, month: int) -> int:
     """Midnight of the first day of a month; a 13th month is next year's first."""
     return int(time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))) * 1000

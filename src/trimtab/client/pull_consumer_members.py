@@ -1,0 +1,156 @@
+"""The group side of a pull consumer that subscribes: sees views, runs the rebalance machine, does what it says."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from trimtab.balance.rebalance import REBALANCE_EVERY_MS, Rebalance
+from trimtab.balance.rebalance_effects import Changed, Drop, Effect, ReadStart, ShareFailed, StartPull
+from trimtab.balance.strategies import Strategy
+from trimtab.client.routes import MASTER
+from trimtab.client.session import Session
+from trimtab.errors import TrimtabError
+from trimtab.io.connection import PeerConnection
+from trimtab.model import MessageQueue
+from trimtab.wire.bodies import ConsumerIdList
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.commands import Command
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.headers.consume import GroupOnly
+
+_log = logging.getLogger(__name__)
+
+
+class Taker(Protocol):
+    """Who takes queues and gives them up."""
+
+    def topics(self) -> Iterable[str]:
+        """What the group is subscribed to."""
+
+    async def start_of(self, queue: MessageQueue) -> int:
+        """Where to read from; negative for not now."""
+
+    def take(self, queue: MessageQueue, offset: int) -> None:
+        """The queue is ours."""
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """The queue is another's."""
+
+    def changed(self, topic: str) -> None:
+        """The share of a topic changed: brokers shall hear of a newer subscription."""
+
+
+class Membership:
+    """One member of a group, in classic mode."""
+
+    def __init__(self, session: Session, group: str, strategy: Strategy, taker: Taker) -> None:
+        self._session = session
+        self._group = group
+        self._taker = taker
+        self._machine = Rebalance(group, session.client_id, strategy, is_push=False)
+        self._turn = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
+
+    async def start(self) -> None:
+        """Takes a share at once, and keeps it right from then on."""
+        self._stop_listening = self._session.listen(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._noticed)
+        await self.rebalance()
+        self._loop_task = asyncio.create_task(self._keep_balanced())
+
+    async def close(self) -> None:
+        """Looks at nothing any more; what is held is the taker's to give up."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+
+    async def rebalance(self) -> None:
+        """One round over all topics."""
+        async with self._turn:
+            topics = tuple(self._taker.topics())
+            for topic in topics:
+                queues, members = await self._queues(topic), await self._members(topic)
+                await self._do(self._machine.on_view(topic, queues, members, self._now_ms()))
+            await self._do(self._machine.on_subscriptions(topics, self._now_ms()))
+
+    def _noticed(self, _connection: PeerConnection, command: Command) -> bool:
+        # Java rebalances all groups of a process for any notice; ours is enough for us.
+        if command.ext.get("consumerGroup") == self._group:
+            self._wanted.set()
+        return False
+
+    async def _keep_balanced(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(REBALANCE_EVERY_MS / 1000):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                await self.rebalance()
+            except TrimtabError as error:
+                _log.warning("group %s was not rebalanced: %s", self._group, error)
+
+    # --- views ------------------------------------------------------------------------------------------------
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...] | None:
+        try:
+            return (await self._session.route(topic)).readable
+        except TrimtabError as error:
+            _log.warning("group %s sees no queues of %s: %s", self._group, topic, error)
+            return None
+
+    async def _members(self, topic: str) -> tuple[str, ...] | None:
+        """As the first broker of the topic that answers sees them, masters first."""
+        route = self._session.route_now(topic)
+        by_id = [] if route is None else list(route.addresses.values())
+        masters = [addresses[MASTER] for addresses in by_id if MASTER in addresses]
+        others = [address for addresses in by_id for number, address in addresses.items() if number != MASTER]
+        for address in (*masters, *others):
+            try:
+                answer = await self._session.ask(
+                    address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, GroupOnly(consumer_group=self._group),
+                    asked=f"members of group {self._group!r}",
+                )  # fmt: skip
+                return tuple(decode_body(ConsumerIdList, answer.body).consumer_id_list)
+            except TrimtabError as error:
+                _log.info("group %s: %s", self._group, error)
+        return None
+
+    # --- effects ----------------------------------------------------------------------------------------------
+
+    async def _do(self, effects: Iterable[Effect]) -> None:
+        starts = []
+        for effect in effects:
+            if isinstance(effect, ReadStart):
+                starts.append(self._begin(effect))
+            elif isinstance(effect, StartPull):
+                self._taker.take(effect.queue, effect.offset)
+            elif isinstance(effect, Drop):
+                await self._taker.give_up(effect.queue)
+            elif isinstance(effect, Changed):
+                _log.info("%s", effect)
+                self._taker.changed(effect.topic)
+                await self._session.send_heartbeats()
+            elif isinstance(effect, ShareFailed):
+                _log.error(
+                    "group %s keeps its queues of %s: strategy %s failed: %s",
+                    self._group, effect.topic, effect.strategy, effect.reason,
+                )  # fmt: skip
+        await asyncio.gather(*starts)
+
+    async def _begin(self, question: ReadStart) -> None:
+        try:
+            offset = await self._taker.start_of(question.queue)
+        except TrimtabError as error:
+            _log.warning("it is not known where to start in %s: %s", question.queue, error)
+            offset = -1
+        await self._do(self._machine.on_start(question, offset, self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return self._session.clock.monotonic_ms()

@@ -1,0 +1,304 @@
+"""The shell of leased mode: look at topics and members, tell the machine, do what it says, keep its leases.
+
+Three things go on at once: a *look* at routes and member lists at the start, at every notice and every 20 s; a *tick* many times a second, with which
+the machine renews, fences and asks again; and the questions to brokers, each a task of its own, whose answers are told to the machine. What the
+machine decides is in `balance/leased.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from trimtab.balance.leased import TICK_MS, LeasedRebalance
+from trimtab.balance.leased_effects import (
+    Abandon,
+    Acquire,
+    Commit,
+    Drain,
+    Evict,
+    Happened,
+    LeasedEffect,
+    LookAtMembers,
+    Question,
+    Recheck,
+    Renew,
+    Unlock,
+)
+from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
+from trimtab.balance.recorder import Recorder
+from trimtab.client.push_leases import Leases
+from trimtab.client.push_members import MemberLists, Seen
+from trimtab.client.session import Session
+from trimtab.errors import TrimtabError
+from trimtab.model import MessageQueue, Now
+from trimtab.wire.resources import RETRY_PREFIX
+
+_log = logging.getLogger(__name__)
+
+FAREWELL_S_MAX: Final = 2.0
+"""How long the others are not told that this member leaves, while its handlers end."""
+BLIND_RETRY_S: Final = 0.5
+"""How soon a look that could not see everything is repeated."""
+
+
+class LeasedMember(Protocol):
+    """Who does what the machine says with queues."""
+
+    def topics(self) -> tuple[str, ...]:
+        """What is subscribed, the retry topic included."""
+
+    async def start_of(self, queue: MessageQueue) -> int:
+        """Where to read from; negative: not now."""
+
+    async def begin(self, queue: MessageQueue, offset: int) -> None:
+        """Reads a queue."""
+
+    async def drain(self, queue: MessageQueue) -> None:
+        """Pulls no more and starts no handler; back when those at work have ended."""
+
+    async def commit(self, queue: MessageQueue) -> bool:
+        """Writes the offset of a drained queue; whether the broker has it."""
+
+    async def is_unchanged(self, queue: MessageQueue) -> bool:
+        """Whether the group's offset at the broker is still this member's own word."""
+
+    def let_go(self, queue: MessageQueue) -> None:
+        """Keeps nothing of a queue."""
+
+    async def abandon(self, queue: MessageQueue) -> None:
+        """The queue is somebody else's: keeps nothing of it and writes nothing."""
+
+    def go_on(self) -> None:
+        """Leases may be trusted again: what waited for that may be handed out."""
+
+    async def changed(self, changes: list[Changed]) -> None:
+        """A round is over."""
+
+
+class LeasedRounds:
+    """See the module's own words."""
+
+    def __init__(
+        self,
+        machine: LeasedRebalance,
+        member: LeasedMember,
+        session: Session,
+        recorder: Recorder,
+        *,
+        every_s: float,
+        on_seen: Callable[[Seen], None],
+    ) -> None:
+        self._machine = machine
+        self._member = member
+        self._session = session
+        self._recorder = recorder
+        self._every_s = every_s
+        self._on_seen = on_seen
+        self._leases = Leases(session, machine.group)
+        self._lists = MemberLists(session, machine.group)
+        self._is_due = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._doing: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._drained = asyncio.Event()
+        self.count = 0
+        """Looks so far."""
+
+    def soon(self) -> None:
+        """Somebody joined or left, or the subscriptions changed."""
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Looks and ticks until it is cancelled."""
+        ticking = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            while True:
+                self._is_due.clear()
+                saw_all = await self.round()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._every_s if saw_all else BLIND_RETRY_S):
+                        await self._is_due.wait()
+        finally:
+            ticking.cancel()
+
+    async def round(self) -> bool:
+        """One look at everything; whether everything could be seen."""
+        async with self._looking:
+            queues, saw_all = await self._queues()
+            seen = await self._lists.look(queues)
+            for look in seen.lists:
+                self._tell(
+                    self._machine.on_members(
+                        None, look.broker_name, look.members, look.sent_ms, look.answered_ms
+                    )
+                )
+            self._on_seen(seen)
+            if queues and seen.lists:
+                self._on_view(queues, seen)
+            self.count += 1
+            return saw_all and seen.is_whole
+
+    def _on_view(self, queues: dict[str, tuple[MessageQueue, ...]], seen: Seen) -> None:
+        effects = self._machine.on_view(queues, seen.members, self._now_ms(), stable=seen.stable)
+        self._tell(effects)
+
+    async def move(self, queues: Iterable[MessageQueue]) -> None:
+        """Queues whose offsets were set elsewhere are given up and taken anew from there."""
+        for queue in queues:
+            self._tell(self._machine.on_moved(queue, self._now_ms()))
+
+    async def stop(self, wait_s_max: float, farewell: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Gives everything up in order; whether that was done in time. The others are told by `farewell` as soon as handlers are done.
+
+        Not later, because they look for free queues only then. Not earlier, because a member that is not listed cannot renew its leases.
+        """
+        self._tell(self._machine.on_stop(self._now_ms()))
+        ticking = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            async with asyncio.timeout(wait_s_max):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FAREWELL_S_MAX):
+                        await self._drained.wait()
+                self._machine.on_farewell()
+                await farewell()
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        finally:
+            ticking.cancel()
+        return True
+
+    async def close(self) -> None:
+        """Ends what is under way."""
+        doing = list(self._doing)
+        for task in doing:
+            task.cancel()
+        await asyncio.gather(*doing, return_exceptions=True)
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    async def _queues(self) -> tuple[dict[str, tuple[MessageQueue, ...]], bool]:
+        queues: dict[str, tuple[MessageQueue, ...]] = {}
+        saw_all = True
+        for topic in self._member.topics():
+            try:
+                route = self._session.route_now(topic) or await self._session.refresh_route(topic)
+                queues[topic] = route.readable
+            except TrimtabError as error:
+                saw_all = False
+                if not topic.startswith(RETRY_PREFIX):
+                    _log.warning("%s cannot share %s: %s", self._machine.group, topic, error)
+        return queues, saw_all
+
+    async def _tick(self) -> None:
+        while True:
+            now_ms = self._now_ms()
+            for listing in self._leases.listings():
+                if listing.was_lost:
+                    self._tell(self._machine.on_connection_lost(listing.broker_name, now_ms))
+                if listing.heard_ms is not None:
+                    self._tell(self._machine.on_listed(listing.broker_name, listing.heard_ms))
+            self._tell(self._machine.on_tick(now_ms))
+            self._member.go_on()
+            await asyncio.sleep(TICK_MS / 1000)
+
+    # --- doing ------------------------------------------------------------------------------------------------
+
+    def _tell(self, effects: list[LeasedEffect]) -> None:
+        """Records what is to be recorded, and sets the rest going."""
+        changes = []
+        for effect in effects:
+            if isinstance(effect, Happened):
+                self._record(effect)
+            elif isinstance(effect, Changed):
+                changes.append(effect)
+            elif isinstance(effect, ShareFailed):
+                _log.error(
+                    "strategy %s failed for %s (%s); what is held stays",
+                    effect.strategy,
+                    self._machine.group,
+                    effect.reason,
+                )
+            else:
+                self._spawn(self._do(effect))
+        if changes:
+            self._spawn(self._member.changed(changes))
+        _show(self._idle, self._machine.is_idle)
+        _show(self._drained, self._machine.is_drained)
+
+    def _record(self, happened: Happened) -> None:
+        now = Now(monotonic_ms=self._now_ms(), wall_ms=self._session.clock.wall_ms())
+        self._recorder.record(
+            now, happened.kind, cause=happened.cause, queue=happened.queue, other=happened.other,
+            offset=happened.offset, duration_ms=happened.duration_ms, detail=happened.detail,
+        )  # fmt: skip
+        _log.debug("%s of %s: %s", self._machine.client_id, self._machine.group, happened)
+
+    async def _do(self, effect: LeasedEffect) -> None:
+        if isinstance(effect, StartPull):
+            await self._member.begin(effect.queue, effect.offset)
+        elif isinstance(effect, Abandon):
+            await self._member.abandon(effect.queue)
+        elif isinstance(
+            effect, Acquire | Renew | Unlock | Evict | LookAtMembers | ReadStart | Recheck | Drain | Commit
+        ):
+            try:
+                effects = await self._ask(effect)
+            except TrimtabError as error:
+                _log.info("%s of %s: %s", type(effect).__name__, self._machine.group, error)
+                effects = self._machine.on_failed(effect, self._now_ms())
+            self._tell(effects)
+
+    async def _ask(self, question: Question) -> list[LeasedEffect]:
+        machine, sent_ms = self._machine, self._now_ms()
+        if isinstance(question, Acquire):
+            granted = await self._leases.lock(question.broker_name, question.queues)
+            return machine.on_acquired(question, granted, sent_ms, self._now_ms())
+        if isinstance(question, Renew):
+            granted = await self._leases.lock(question.broker_name, question.queues)
+            return machine.on_renewed(question, granted, sent_ms, self._now_ms())
+        if isinstance(question, Unlock):
+            for queue in question.queues:
+                self._member.let_go(queue)
+            await self._leases.unlock(question.broker_name, question.queues)
+            return machine.on_unlocked(question, self._now_ms())
+        if isinstance(question, Evict):
+            await self._leases.unlock(question.broker_name, question.queues, owner=question.member)
+            _log.warning(
+                "%s is gone without goodbye: its queues at %s are free", question.member, question.broker_name
+            )
+            return machine.on_evicted(question, self._now_ms())
+        if isinstance(question, LookAtMembers):
+            members = await self._lists.at(question.broker_name)
+            return machine.on_members(question, question.broker_name, members, sent_ms, self._now_ms())
+        return await self._ask_member(question)
+
+    async def _ask_member(self, question: ReadStart | Recheck | Drain | Commit) -> list[LeasedEffect]:
+        machine, member, queue = self._machine, self._member, question.queue
+        if isinstance(question, ReadStart):
+            return machine.on_start(question, await member.start_of(queue), self._now_ms())
+        if isinstance(question, Recheck):
+            is_unchanged = await member.is_unchanged(queue)
+            return machine.on_rechecked(question, is_unchanged=is_unchanged, now_ms=self._now_ms())
+        if isinstance(question, Drain):
+            await member.drain(queue)
+            return machine.on_drained(question, self._now_ms())
+        is_written = await member.commit(queue)
+        return machine.on_committed(question, is_written=is_written, now_ms=self._now_ms())
+
+    def _spawn(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(doing)
+        self._doing.add(task)
+        task.add_done_callback(self._doing.discard)
+
+    def _now_ms(self) -> int:
+        return self._session.clock.monotonic_ms()
+
+
+def _show(event: asyncio.Event, is_so: bool) -> None:  # noqa: FBT001 - it is what is shown
+    if is_so:
+        event.set()
+    else:
+        event.clear()

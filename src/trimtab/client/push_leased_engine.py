@@ -1,0 +1,127 @@
+"""What a push consumer in leased mode does with its queues: as in classic mode, but nothing without a lease, and given up in order."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from trimtab.balance.leased import LeasedRebalance
+from trimtab.balance.ordered import QueueLock
+from trimtab.client.pulls_values import Riding
+from trimtab.client.push_engine import Engine, Since
+from trimtab.client.push_queue import HeldQueue
+from trimtab.model import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+
+class Lease(QueueLock):
+    """The lease of one queue as handlers' keeper sees it: the machine says whether it may be relied on."""
+
+    def __init__(self, machine: LeasedRebalance, queue: MessageQueue) -> None:
+        super().__init__(is_locked=True)
+        self._machine = machine
+        self._queue = queue
+
+    def is_trusted(self, now_ms: int) -> bool:
+        return self._machine.may_hand_out(self._queue, now_ms)
+
+
+class LeasedEngine(Engine):
+    """See the module's own words."""
+
+    leased: LeasedRebalance
+
+    def lease_by(self, machine: LeasedRebalance, *, is_ordered: bool) -> None:
+        """Who says whether leases may be relied on."""
+        self.leased = machine
+        self.is_ordered = is_ordered
+        self._writing = asyncio.Lock()
+
+    def holding(self, queue: MessageQueue) -> Since | None:
+        return self.leased.holding(queue)
+
+    def _lock_of(self, queue: MessageQueue) -> QueueLock:
+        return Lease(self.leased, queue)
+
+    def riding(self, queue: MessageQueue) -> Riding | None:  # noqa: ARG002 - never, whatever the queue
+        """No offset rides on a pull: one that is overtaken would take the group back behind a handover."""
+        return None
+
+    async def store_offsets(self) -> None:
+        async with self._writing:
+            await super().store_offsets()
+
+    async def lock_one(self, held: HeldQueue) -> bool:
+        """Leases are asked for by the machine alone."""
+        return held.lock is not None and held.lock.is_trusted(self._session.clock.monotonic_ms())
+
+    # --- what the machine wants -------------------------------------------------------------------------------
+
+    async def drain(self, queue: MessageQueue) -> None:
+        """Pulls no more and starts no handler; back when those at work have ended and the user was told."""
+        held = self.held.get(queue)
+        if held is None:
+            return
+        held.leave()
+        self._held_back.pop(queue, None)
+        await held.at_rest()
+        await self._tell(self._callbacks.on_revoked, [queue], "on_revoked")
+
+    async def commit(self, queue: MessageQueue) -> bool:
+        """Writes the offset of a drained queue, after any other write that is under way."""
+        held = self.held.get(queue)
+        if held is None:
+            return True
+        async with self._writing:
+            return await self._offsets.write(queue, held.offset_to_store)
+
+    async def is_unchanged(self, queue: MessageQueue) -> bool:
+        """Whether nobody has taken the group further than this member did, or set it back."""
+        held = self.held.get(queue)
+        if held is None:
+            return False
+        stored = await self._offsets.read(queue)
+        return held.began_offset <= stored <= held.offset_to_store or stored == held.stored_offset
+
+    def let_go(self, queue: MessageQueue) -> None:
+        """Keeps nothing of a queue."""
+        held = self.held.pop(queue, None)
+        if held is not None:
+            self._forget(held)
+
+    async def abandon(self, queue: MessageQueue) -> None:
+        """The queue is somebody else's: keeps nothing of it and writes nothing."""
+        held = self.held.pop(queue, None)
+        if held is None:
+            return
+        self._forget(held)
+        _log.warning("%s lost %s: another member has, or may have, its lease", self.leased.group, queue)
+        await self._tell(self._callbacks.on_lost, [queue], "on_lost")
+
+    def go_on(self) -> None:
+        """What waited for its lease is handed out, if that may be relied on again."""
+        if self.is_ordered:
+            return  # its servers look again by themselves
+        now_ms = self._session.clock.monotonic_ms()
+        for held in self.held.values():
+            if held.waiting and held.lock is not None and held.lock.is_trusted(now_ms):
+                work = list(held.waiting)
+                held.waiting.clear()
+                self.dispatcher.submit(work)
+
+    def _forget(self, held: HeldQueue) -> None:
+        held.drop()
+        self._held_back.pop(held.queue, None)
+        held.forget()
+        self.recheck()
+
+    async def close(self) -> None:
+        """What could not be given up in order is let go; its messages come again."""
+        for held in self.held.values():
+            held.leave()
+        await self.dispatcher.close(self._consuming.drain_s_max)
+        self._let_all_go(list(self.held))
+
+    def _let_all_go(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            self.let_go(queue)

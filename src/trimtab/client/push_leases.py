@@ -1,0 +1,88 @@
+"""Leases at the brokers: asked for over the connection on which the broker lists this member, and over no other."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from trimtab.client.session import Session
+from trimtab.errors import NoRouteError, ServerUnreachableError
+from trimtab.model import MessageQueue
+from trimtab.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.fastjson_writer import encode_body
+
+if TYPE_CHECKING:
+    from trimtab.io.connection import PeerConnection
+
+ASK_S = 1.0
+
+
+class Listing(NamedTuple):
+    """News of how this member stands with a broker."""
+
+    broker_name: str
+    was_lost: bool
+    """The connection on which it was listed is gone."""
+    heard_ms: int | None
+    """When the last heartbeat was acknowledged, if that is news."""
+
+
+class Leases:
+    """The leases of one group's member."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+        self._listed: dict[str, tuple[PeerConnection, int]] = {}
+        """By broker name, the connection on which it lists this member, and when it said so last."""
+
+    def listings(self) -> list[Listing]:
+        """What changed since the last call."""
+        news = []
+        for address, name in self._session.masters().items():
+            known = self._listed.get(name)
+            was_lost = known is not None and not known[0].is_open
+            if was_lost:
+                del self._listed[name]
+                known = None
+            heard = self._session.heard(address)
+            is_news = heard is not None and heard[0].is_open and heard != known
+            if heard is not None and is_news:
+                self._listed[name] = heard
+            if was_lost or is_news:
+                news.append(Listing(name, was_lost, heard[1] if heard is not None and is_news else None))
+        return news
+
+    async def lock(self, broker_name: str, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """Those of them that the broker grants."""
+        wanted = tuple(queues)
+        body = LockBatchRequestBody(
+            consumer_group=self._group, client_id=self._session.client_id, mq_set=wanted
+        )
+        answer = await self._session.ask(
+            self._address(broker_name, wanted), RequestCode.LOCK_BATCH_MQ, body=encode_body(body),
+            asked=f"lease {len(wanted)} queues of {self._group} at {broker_name}", timeout_s=ASK_S,
+        )  # fmt: skip
+        return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
+
+    async def unlock(
+        self, broker_name: str, queues: Iterable[MessageQueue], *, owner: str | None = None
+    ) -> None:
+        """Gives leases up; in the name of another member, if one is named."""
+        given = tuple(queues)
+        body = UnlockBatchRequestBody(
+            consumer_group=self._group, client_id=owner or self._session.client_id, mq_set=given
+        )
+        await self._session.ask(
+            self._address(broker_name, given), RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body),
+            asked=f"give up {len(given)} leases of {self._group} at {broker_name}", timeout_s=ASK_S,
+        )  # fmt: skip
+
+    def _address(self, broker_name: str, queues: tuple[MessageQueue, ...]) -> str:
+        """A broker whose connection is lost is not asked: what it grants over a new one would not count yet."""
+        listed = self._listed.get(broker_name)
+        if listed is None or not listed[0].is_open:
+            raise ServerUnreachableError(f"{broker_name} does not list this member of {self._group} now")
+        if not queues:
+            raise NoRouteError(f"no queue of {self._group} is at {broker_name}")
+        return listed[0].address

@@ -1,0 +1,117 @@
+"""Who is in a group, asked of every broker, with what is known of each member."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from trimtab.balance.identity import is_ours
+from trimtab.client.session import Session
+from trimtab.errors import NoRouteError, TrimtabError
+from trimtab.model import MessageQueue
+from trimtab.wire.bodies import Connection, ConsumerConnection
+from trimtab.wire.codes import SPOKEN_VERSION, LanguageCode, RequestCode
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.headers.consume import GroupOnly
+
+_log = logging.getLogger(__name__)
+
+ASK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One broker's list."""
+
+    broker_name: str
+    members: frozenset[str]
+    sent_ms: int
+    answered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All lists together."""
+
+    lists: tuple[Look, ...]
+    is_whole: bool
+    """Whether every broker answered."""
+    members: frozenset[str]
+    foreign: frozenset[str]
+    """Members that do not keep our rules."""
+    doubled: frozenset[str]
+    """Ids with which one broker has two connections."""
+    stable: frozenset[str]
+    """Members that keep their id over a restart."""
+
+
+class MemberLists:
+    """Asks brokers for the members of a group."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+
+    async def look(self, queues: Mapping[str, Iterable[MessageQueue]]) -> Seen:
+        """Asks every broker that has queues of the group, all at once."""
+        names = sorted({queue.broker_name for found in queues.values() for queue in found})
+        answers = await asyncio.gather(*(self._look_at(name) for name in names))
+        found = [answer for answer in answers if answer is not None]
+        connections = [connection for _, table in found for connection in table.connection_set]
+        ours = {connection.client_id or "" for connection in connections if _is_ours(connection)}
+        members = frozenset(connection.client_id or "" for connection in connections)
+        return Seen(
+            lists=tuple(look for look, _ in found),
+            is_whole=len(found) == len(names),
+            members=members,
+            foreign=members - ours,
+            doubled=frozenset(_doubled(table) for _, table in found if _doubled(table)),
+            stable=frozenset(client_id for client_id in ours if not is_ours(client_id)),
+        )
+
+    async def at(self, broker_name: str) -> frozenset[str]:
+        """The members that one broker lists."""
+        table = await self._ask(broker_name)
+        return _ids(table)
+
+    async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnection] | None:
+        sent_ms = self._session.clock.monotonic_ms()
+        try:
+            table = await self._ask(broker_name)
+        except TrimtabError as error:
+            _log.info("the members of %s at %s are not known: %s", self._group, broker_name, error)
+            return None
+        return Look(broker_name, _ids(table), sent_ms, self._session.clock.monotonic_ms()), table
+
+    async def _ask(self, broker_name: str) -> ConsumerConnection:
+        address = next(
+            (address for address, name in self._session.masters().items() if name == broker_name), None
+        )
+        if address is None:
+            raise NoRouteError(f"broker {broker_name!r} has no master now")
+        answer = await self._session.ask(
+            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, GroupOnly(consumer_group=self._group),
+            asked=f"members of group {self._group!r} at {broker_name}", timeout_s=ASK_S,
+        )  # fmt: skip
+        return decode_body(ConsumerConnection, answer.body)
+
+
+def _ids(table: ConsumerConnection) -> frozenset[str]:
+    return frozenset(connection.client_id or "" for connection in table.connection_set)
+
+
+def _is_ours(connection: Connection) -> bool:
+    """By its id, or, if the user chose that, by what it says of itself in its heartbeats."""
+    speaks_as_we = connection.language is LanguageCode.PYTHON and connection.version == SPOKEN_VERSION
+    return speaks_as_we or is_ours(connection.client_id or "")
+
+
+def _doubled(table: ConsumerConnection) -> str:
+    """An id that stands twice in a broker's list."""
+    seen: set[str] = set()
+    for connection in table.connection_set:
+        client_id = connection.client_id or ""
+        if client_id in seen:
+            return client_id
+        seen.add(client_id)
+    return ""
