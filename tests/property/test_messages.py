@@ -13,7 +13,14 @@ from trimtab.errors import InvalidMessageError, ProtocolError
 from trimtab.wire.batch import BatchEntry, decode_batch, encode_batch
 from trimtab.wire.compression import COMPRESSED_FLAG, TYPE_MASK, Compression, compress, inflate
 from trimtab.wire.ids import UniqueIds, decode_offset_message_id, decode_unique_id, offset_message_id
-from trimtab.wire.messages import V6_FLAGS, Storable, StoredMessage, decode_messages, encode_stored
+from trimtab.wire.messages import (
+    V6_FLAGS,
+    LikeMessages,
+    Storable,
+    StoredMessage,
+    decode_messages,
+    encode_stored,
+)
 from trimtab.wire.properties import decode_properties, encode_properties, find_property, join_properties
 
 i32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -91,6 +98,26 @@ def test_every_field_of_a_stored_message_comes_back(
     assert view.crc_matches
     assert view.stored_bytes == encoded
     assert view.stored_size == len(encoded)
+
+
+@given(topics, st.tuples(hosts, hosts), st.lists(st.tuples(i32, st.binary(max_size=90), property_bytes), max_size=4), st.data())  # fmt: skip
+def test_messages_that_came_together_are_laid_out_like_single_ones(
+    topic: bytes, both_hosts: tuple[bytes, bytes], parts: list[tuple[int, bytes, bytes]], data: st.DataObject
+) -> None:
+    born_host, store_host = both_hosts
+    queue_id, sys_flag, reconsume_times = data.draw(st.tuples(i32, i32, i32))
+    born, stored, prepared, queue_offset, physical_offset = data.draw(st.tuples(i64, i64, i64, i64, i64))
+    common = Storable(
+        topic, b"any", b"any", queue_id, born, born_host, 9, sys_flag, reconsume_times, prepared
+    )
+    together = LikeMessages(common, stored, store_host)
+    for flag, body, properties in parts:
+        single = Storable(
+            topic, body, properties, queue_id, born, born_host, flag, sys_flag, reconsume_times, prepared
+        )
+        assert together.encode(flag, body, properties, queue_offset, physical_offset) == encode_stored(
+            single, queue_offset, physical_offset, stored, store_host
+        )
 
 
 @given(st.lists(stored_messages(), max_size=5))

@@ -109,14 +109,17 @@ class Outside:
         return _before_port(self.listening_at)
 
     def load_acl(self) -> "Acl | None":
-        from trimtab.broker.acl_file import load_acl
         from trimtab.broker.exposure import OpenExposureError, refuse_open_exposure
 
         try:
             refuse_open_exposure(self.host, has_acl=self.acl is not None, insecure_open=self.insecure_open)
         except OpenExposureError as error:
             raise click.UsageError(str(error)) from error
-        return None if self.acl is None else load_acl(self.acl, allow_v1_in_clear=self.acl_in_clear)
+        if self.acl is None:
+            return None
+        from trimtab.broker.acl_file import load_acl  # not before: reading YAML takes long to load
+
+        return load_acl(self.acl, allow_v1_in_clear=self.acl_in_clear)
 
     def tls(self) -> ssl.SSLContext | None:
         """For listening."""
@@ -128,14 +131,9 @@ class Outside:
 
     def tls_to_ourselves(self) -> ssl.SSLContext | None:
         """For connecting to a server that has our own certificate, whatever name that is for."""
-        from trimtab.io.tls import client_context
+        from trimtab.io.tls import own_client_context
 
-        if self.tls_cert is None:
-            return None
-        context = client_context(self.tls_cert)
-        context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        return context
+        return None if self.tls_cert is None else own_client_context(self.tls_cert)
 
 
 def _is_ip(text: str) -> bool:

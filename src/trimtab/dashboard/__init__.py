@@ -1,0 +1,16 @@
+"""The dashboard: who holds what, is it even, what moved and why, in a browser. It asks brokers through `Admin` alone.
+
+| file | what |
+|---|---|
+| `serving` | listening, and stopping |
+| `app` | the web application: routes put together |
+| `guard` | who may ask what: hosts, origins, sessions, roles; headers of every answer |
+| `tokens`, `sessions` | signing in |
+| `poller` | the one that asks brokers, for all pages together |
+| `history` | what was seen, in an SQLite file of bounded size |
+| `actions` | what people ask for: searching, resetting, replaying |
+| `answers`, `wishes` | what the JSON API gives and takes |
+| `api`, `openapi`, `pages` | the same things for programs and for people |
+| `group_view`, `overview_view`, `timeline`, `what_if`, `charts`, `bodies` | PURE: from facts to what is shown |
+| `simulate` | a simulation, in a process of its own |
+"""

@@ -1,0 +1,1 @@
+"""Ready PySpark pipelines on RocketMQ: see `trimtab.pipelines.streams`."""
