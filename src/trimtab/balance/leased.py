@@ -30,7 +30,7 @@ from trimtab.balance.leased_effects import (
     Renew,
     Unlock,
 )
-from trimtab.balance.peers import Peers
+from trimtab.balance.peers import RESTART_GRACE_MS, Peers
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.plans import Load, Plan, Planner, View
@@ -88,13 +88,14 @@ class LeasedRebalance:
         *,
         has_new_id: bool = True,
         drain_ms_max: int = DRAIN_MS_MAX,
+        restart_grace_ms: int = RESTART_GRACE_MS,
     ) -> None:
         self.group = group
         self.client_id = client_id
         self.planner = planner
         self.trust = Trust(has_new_id=has_new_id)
         self._drain_ms_max = drain_ms_max
-        self._peers = Peers(client_id)
+        self._peers = Peers(client_id, restart_grace_ms=restart_grace_ms)
         self._absences = Absences()
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._holders: Mapping[MessageQueue, str] | None = None

@@ -1,6 +1,6 @@
 """The members of a group as one of them counts them. PURE.
 
-One that keeps its id over a restart is counted on for a while after it was last seen: a restart is not a change of membership, so nobody
+One that keeps its id over a restart is counted on for a while after it is first missed: a restart is not a change of membership, so nobody
 takes its queues and it finds them as it left them. And when a broker is gone, its list is empty for a moment after it has come back: those who were
 there before are given time to say so again. A member always counts itself.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from trimtab.balance.order import sorted_names
 
-RESTART_GRACE_MS = 30_000
+RESTART_GRACE_MS = 4_000
 BROKER_RETURN_GRACE_MS = 10_000
 NEVER_MS = 2**62
 
@@ -17,10 +17,13 @@ NEVER_MS = 2**62
 class Peers:
     """See the module's own words."""
 
-    def __init__(self, me: str) -> None:
+    def __init__(self, me: str, *, restart_grace_ms: int = RESTART_GRACE_MS) -> None:
         self._me = me
+        self._restart_grace_ms = restart_grace_ms
         self._present: frozenset[str] = frozenset()
-        self._stable_seen_ms: dict[str, int] = {}
+        self._stable: set[str] = set()
+        self._gone_ms: dict[str, int] = {}
+        """Of the stable ones, when they were first missed."""
         self._awaited_until_ms: dict[str, int] = {}
         self.counted: tuple[str, ...] = ()
         """Those among whom the queues are shared, in order."""
@@ -29,9 +32,12 @@ class Peers:
         """The members as the brokers list them; what changed, in words, or nothing."""
         before = set(self.counted)
         self._present = frozenset(members)
-        for member in stable:
+        self._stable.update(member for member in stable if member in self._present)
+        for member in self._stable:
             if member in self._present:
-                self._stable_seen_ms[member] = now_ms
+                self._gone_ms.pop(member, None)
+            else:
+                self._gone_ms.setdefault(member, now_ms)
         self._count(now_ms)
         joined, left = set(self.counted) - before, before - set(self.counted)
         parts = [f"{_some(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
@@ -50,22 +56,17 @@ class Peers:
 
     def next_ms(self) -> int:
         """When somebody may no longer be waited for."""
-        missing = [
-            seen_ms + RESTART_GRACE_MS
-            for member, seen_ms in self._stable_seen_ms.items()
-            if member not in self._present
-        ]
-        return min((*missing, *self._awaited_until_ms.values()), default=NEVER_MS)
+        ends = [gone_ms + self._restart_grace_ms for gone_ms in self._gone_ms.values()]
+        return min([*ends, *self._awaited_until_ms.values()], default=NEVER_MS)
 
     def _count(self, now_ms: int) -> None:
         awaited = set()
-        for member, seen_ms in list(self._stable_seen_ms.items()):
-            if member in self._present:
-                continue
-            if now_ms - seen_ms < RESTART_GRACE_MS:
+        for member, gone_ms in list(self._gone_ms.items()):
+            if now_ms - gone_ms < self._restart_grace_ms:
                 awaited.add(member)
             else:
-                del self._stable_seen_ms[member]
+                self._stable.discard(member)
+                del self._gone_ms[member]
         for member, until_ms in list(self._awaited_until_ms.items()):
             if now_ms < until_ms:
                 awaited.add(member)

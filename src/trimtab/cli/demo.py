@@ -1,168 +1,213 @@
-"""`trimtab demo`: a cluster in this process, and messages through it and back, with plain wire values."""
+"""`trimtab demo`: from nothing to understanding in about 90 seconds. Every number on the screen is measured in that run.
+
+Two brokers run in this process. Producers meet a slow broker; consumers, each in a process of its own, join, leave and are killed, first in
+classic and then in leased mode; Spark archives what was sent, where it is installed.
+"""
 
 import asyncio
-from collections import Counter
-from itertools import pairwise
+import contextlib
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+import click
 
 if TYPE_CHECKING:
-    from trimtab.io.connection import PeerConnection
+    from trimtab.cli.demo_counts import GroupCounts
+    from trimtab.cli.demo_screen import Screen
+    from trimtab.cli.demo_sending import SendingRow
     from trimtab.testing import AsyncCluster
-    from trimtab.wire.commands import Command
-    from trimtab.wire.messages import StoredMessage
 
-TOPIC = "orders"
-TAGS = ("eu", "us", "asia")
-QUEUES = 4
-ANSWER_S_MAX = 10.0
-IN_FLIGHT_MAX = 100
+REPORT_FILE = "demo.html"
+FIGURES_FILE = "demo.json"
 
 
-def run_demo(count: int) -> None:
-    """Ends by itself."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPlan:
+    """How long things take."""
+
+    send_s: float = 2.0
+    """Each row of the sending table."""
+    pause_s: float = 3.0
+    """Between two changes of the group."""
+    members: int = 3
+    per_second: int = 400
+    handler_ms: int = 50
+    queues: int = 6
+    """At each broker."""
+    with_spark: bool = True
+
+
+FAST = DemoPlan(send_s=0.7, pause_s=0.7, with_spark=False)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  trimtab demo
+  trimtab demo --fast                  shorter, and without Spark
+  trimtab demo --keep                  the cluster stays until Ctrl-C, for commands of your own
+  trimtab demo --output ./demo         where the report, the figures and the archive go"""
+)
+@click.option("--fast", is_flag=True, help="Shorter, and without Spark: for CI.")
+@click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
+@click.option("--no-spark", is_flag=True, help="Leave the archive out.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for what the demo writes; a new one for temporary files, if none is given.",
+)
+def demo(*, fast: bool, keep: bool, no_spark: bool, output: Path | None) -> None:
+    """Show in about 90 seconds what load balancing does: a slow broker, members that come, go and crash, an archive."""
+    from dataclasses import replace
+
+    from trimtab.cli.demo_screen import Screen
+
+    plan = FAST if fast else DemoPlan()
+    if no_spark:
+        plan = replace(plan, with_spark=False)
+    folder = output or Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    run_demo(plan, folder, Screen(sys.stdout), keep=keep)
+
+
+def run_demo(plan: DemoPlan, folder: Path, screen: "Screen", *, keep: bool = False) -> None:
+    """All of it; ends by itself unless the cluster shall be kept."""
     from trimtab.io.loops import new_event_loop
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_demo(count, Console(highlight=False, soft_wrap=True)))
+        runner.run(_demo(plan, folder, screen, keep=keep))
 
 
-async def _demo(count: int, console: Console) -> None:
+async def _demo(plan: DemoPlan, folder: Path, screen: "Screen", *, keep: bool) -> None:
+    from trimtab.cli.demo_sending import show_sending
     from trimtab.io.clock import SystemClock
-    from trimtab.io.connection import PeerConnection
     from trimtab.testing import Cluster
 
     clock = SystemClock()
-    begun_ms = clock.monotonic_ms()
+    began_ms = clock.monotonic_ms()
     async with Cluster(brokers=2) as cluster:
-        console.print(f"[bold]A cluster[/bold] in this process, in {clock.monotonic_ms() - begun_ms} ms:")
-        console.print(f"  nameserver {cluster.nameserver}, {_brokers(cluster)}")
-        connections = {name: await PeerConnection.open(address) for name, address in cluster.brokers.items()}
-        begun_ms = clock.monotonic_ms()
-        await _send_all(list(connections.values()), count, begun_wall_ms=clock.wall_ms(), console=console)
-        sent_ms = clock.monotonic_ms() - begun_ms
-        begun_ms = clock.monotonic_ms()
-        pulled = {name: await _pull_all(connection) for name, connection in connections.items()}
-        console.print(
-            f"[bold]{count:,} messages[/bold] sent in {sent_ms} ms, pulled back in {clock.monotonic_ms() - begun_ms} ms:"
+        screen.say(
+            f"[bold]A cluster[/bold] of two brokers in this process, in {clock.monotonic_ms() - began_ms} ms: name server"
+            f" {cluster.nameserver}, {', '.join(f'{name} {address}' for name, address in cluster.brokers.items())}"
         )
-        console.print(_table(pulled))
-        for connection in connections.values():
-            connection.close()
-    _judge(pulled, count)
-    console.print("All came back, each once, and in every queue in the order of sending.")
-    console.print("The same servers, kept on disk and for clients in any language: [bold]trimtab up[/bold]")
+        rows = await show_sending(cluster, plan, screen)
+        counts = await _show_groups(cluster, plan, screen)
+        archived = await _show_archive(cluster, plan, folder, screen, counts)
+        screen.title("Summary")
+        _summarise(screen, rows, counts, archived, took_s=(clock.monotonic_ms() - began_ms) / 1000)
+        _write(folder, rows, counts, archived)
+        _say_what_next(screen, folder, cluster, keep=keep)
+        screen.save(folder / REPORT_FILE)
+        if keep:
+            await _until_interrupted(screen)
+    _judge(counts, archived)
 
 
-def _brokers(cluster: "AsyncCluster") -> str:
-    return ", ".join(f"{name} {address}" for name, address in cluster.brokers.items())
+async def _show_groups(cluster: "AsyncCluster", plan: DemoPlan, screen: "Screen") -> "list[GroupCounts]":
+    from trimtab.cli.demo_counts import counts_table
+    from trimtab.cli.demo_group import show_group
 
-
-async def _send_all(
-    connections: "list[PeerConnection]", count: int, *, begun_wall_ms: int, console: Console
-) -> None:
-    """Round robin over all queues of all brokers, some at a time."""
-    from trimtab.wire.codes import RequestCode
-    from trimtab.wire.headers.send import SendMessageV2
-    from trimtab.wire.hot import encode_send_request
-
-    waiting: list[asyncio.Future[Command]] = []
-    for number in track(range(count), description="sending", console=console, transient=True):
-        header = SendMessageV2(
-            producer_group="demo",
-            topic=TOPIC,
-            default_topic="TBW102",
-            default_topic_queue_nums=QUEUES,
-            queue_id=number // len(connections) % QUEUES,
-            sys_flag=0,
-            born_timestamp=begun_wall_ms,
-            flag=0,
-            properties=f"TAGS\x01{TAGS[number % len(TAGS)]}\x02KEYS\x01o-{number}",
-        )
-        connection = connections[number % len(connections)]
-        opaque = connection.next_opaque()
-        frame = encode_send_request(
-            RequestCode.SEND_MESSAGE_V2, header, opaque=opaque, body=b"order %d" % number
-        )
-        waiting.append(connection.ask_soon(opaque, frame))
-        if len(waiting) == IN_FLIGHT_MAX or number == count - 1:
-            await _all_well(waiting)
-            waiting = []
-
-
-async def _all_well(waiting: "list[asyncio.Future[Command]]") -> None:
-    from trimtab.errors import error_from_response
-
-    async with asyncio.timeout(ANSWER_S_MAX):
-        for answer in await asyncio.gather(*waiting):
-            if answer.code:
-                raise error_from_response(
-                    answer.code, asked=f"a send to {TOPIC}", peer="the broker", remark=answer.remark or ""
-                )
-
-
-async def _pull_all(connection: "PeerConnection") -> "list[StoredMessage]":
-    from trimtab.wire.messages import decode_messages
-
-    pulled: list[StoredMessage] = []
-    for queue_id in range(QUEUES):
-        offset = 0
-        while messages := decode_messages((await _pull(connection, queue_id, offset)).body):
-            pulled += messages
-            offset = messages[-1].queue_offset + 1
-    return pulled
-
-
-async def _pull(connection: "PeerConnection", queue_id: int, offset: int) -> "Command":
-    from trimtab.wire.codes import RequestCode
-    from trimtab.wire.commands import Command
-    from trimtab.wire.headers.base import encode_ext
-    from trimtab.wire.headers.consume import PullMessage
-
-    header = PullMessage(
-        consumer_group="demo",
-        topic=TOPIC,
-        queue_id=queue_id,
-        queue_offset=offset,
-        max_msg_nums=1_000,
-        max_msg_bytes=1 << 20,
-        sys_flag=4,  # it brings its subscription along
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription="*",
-        sub_version=0,
+    screen.title("2. Consumers join, leave and crash")
+    screen.say(
+        f"{plan.members} consumers, each a process of its own, share {plan.queues * 2} queues. One joins, one leaves, one is killed with"
+        f" SIGKILL, while {plan.per_second} messages a second come in and each takes {plan.handler_ms} ms of work. First as RocketMQ's"
+        " own clients do it (classic), then with leases."
     )
-    command = Command(code=RequestCode.PULL_MESSAGE, opaque=connection.next_opaque(), ext=encode_ext(header))
-    return await connection.ask(command, timeout_s=ANSWER_S_MAX)
+    counts = [await show_group(cluster, plan, screen, mode) for mode in ("classic", "leased")]
+    screen.say(counts_table(counts))
+    return counts
 
 
-def _judge(pulled: "dict[str, list[StoredMessage]]", count: int) -> None:
+async def _show_archive(
+    cluster: "AsyncCluster", plan: DemoPlan, folder: Path, screen: "Screen", counts: "list[GroupCounts]"
+) -> int | None:
+    from trimtab.cli.demo_spark import archive_topics, why_not
+
+    screen.title("3. Spark archives the topics")
+    reason = "it was left out" if not plan.with_spark else await asyncio.to_thread(why_not)
+    if reason is not None:
+        screen.say(f"Not in this run: {reason}.")
+        return None
+    return await archive_topics(cluster.nameserver, [count.topic for count in counts], folder, screen)
+
+
+def _summarise(
+    screen: "Screen",
+    rows: "list[SendingRow]",
+    counts: "list[GroupCounts]",
+    archived: int | None,
+    *,
+    took_s: float,
+) -> None:
+    slow = {row.policy: row for row in rows if row.is_slow}
+    even, adaptive = slow["round-robin"], slow["adaptive"]
+    screen.say(
+        f"• With broker-b slow, round robin gave it {even.share('broker-b'):.0%} of the messages, and a send took {even.mean_ms:.1f} ms on"
+        f" average; the adaptive policy gave it {adaptive.share('broker-b'):.1%}, and a send took {adaptive.mean_ms:.1f} ms."
+    )
+    for count in counts:
+        screen.say(
+            f"• {count.mode.capitalize()}: {count.twice_planned} messages came twice because of a join and a leave,"
+            f" {count.twice_crash} because of the crash; {count.lost} were lost. Queues had two holders for"
+            f" {count.double_held_s:.1f} and none for {count.unheld_s:.1f} queue-seconds."
+        )
+    if archived is not None:
+        screen.say(
+            f"• The archive has {archived:,} messages of {sum(count.sent for count in counts):,} that were sent."
+        )
+    screen.say(f"• All of it took {took_s:.0f} s.")
+
+
+def _write(folder: Path, rows: "list[SendingRow]", counts: "list[GroupCounts]", archived: int | None) -> None:
+    import msgspec
+
+    figures = {"sending": rows, "groups": counts, "archived": archived}
+    (folder / FIGURES_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
+
+
+def _say_what_next(screen: "Screen", folder: Path, cluster: "AsyncCluster", *, keep: bool) -> None:
+    screen.say(
+        f"\nWritten: [bold]{folder / REPORT_FILE}[/bold] (this, for a browser), {folder / FIGURES_FILE} (the figures)"
+    )
+    if keep:
+        screen.say(
+            f"\nThe cluster is up until Ctrl-C: [bold]export NAMESRV_ADDR={cluster.nameserver}[/bold], and then:"
+        )
+        commands = (
+            ("trimtab topic list", "what is there"),
+            ("trimtab message tail orders-leased", "what was sent"),
+            ("trimtab cluster health", "how the servers are"),
+        )
+    else:
+        screen.say("\nThree commands to try next:")
+        commands = (
+            ("trimtab up", "a durable name server and broker, for clients in any language"),
+            (
+                "trimtab demo --keep",
+                "the same again; the cluster stays, for trimtab topic, group and message",
+            ),
+            ("trimtab --help", "all commands"),
+        )
+    for command, what in commands:
+        screen.say(f"  [bold]{command:<38}[/bold] {what}")
+
+
+async def _until_interrupted(screen: "Screen") -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    screen.say("The cluster is gone.")
+
+
+def _judge(counts: "list[GroupCounts]", archived: int | None) -> None:
+    """A demo of promises that do not hold must not end well."""
     from trimtab.errors import TrimtabError
 
-    numbers = {
-        name: [int(message.body.split()[1]) for message in messages] for name, messages in pulled.items()
-    }
-    is_whole = sorted(number for some in numbers.values() for number in some) == list(range(count))
-    is_ordered = all(
-        first < second or one.queue_id < other.queue_id
-        for name, messages in pulled.items()
-        for (first, one), (second, other) in pairwise(zip(numbers[name], messages, strict=True))
-    )
-    if not (is_whole and is_ordered):
-        raise TrimtabError(
-            "what came back is not what was sent; please report this with the output of trimtab doctor"
-        )
-
-
-def _table(pulled: "dict[str, list[StoredMessage]]") -> Table:
-    """Queues down, tags across."""
-    table = Table("queue", *TAGS, "all", box=None, padding=(0, 2))
-    for name, messages in pulled.items():
-        for queue_id in range(QUEUES):
-            tags = Counter(message.tag or "" for message in messages if message.queue_id == queue_id)
-            counts = [tags[tag] for tag in TAGS] + [tags.total()]
-            table.add_row(f"{TOPIC}@{name}:{queue_id}", *(f"{number:,}" for number in counts))
-    return table
+    broken = [f"{count.lost} messages were lost in {count.mode} mode" for count in counts if count.lost]
+    sent = sum(count.sent for count in counts)
+    if archived is not None and archived < sent:
+        broken.append(f"the archive has {archived} of {sent} messages")
+    if broken:
+        raise TrimtabError(f"{'; '.join(broken)}: please report this with the output of trimtab doctor")

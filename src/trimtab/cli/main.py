@@ -17,6 +17,7 @@ from trimtab.errors import TrimtabError
 INTERRUPTED = 130
 
 VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("trimtab.cli.demo:demo", "See it work: a slow broker, members that come, go and crash, an archive."),
     "up": ("trimtab.cli.servers:up", "Run a name server and brokers, until Ctrl-C."),
     "names": ("trimtab.cli.servers:names", "Run a name server alone, until Ctrl-C."),
     "broker": ("trimtab.cli.servers:broker", "Run a broker alone, until Ctrl-C."),
@@ -95,21 +96,6 @@ Every command has examples at the end of its --help. `trimtab config` keeps addr
 @click.version_option(__version__, prog_name="trimtab")
 def main() -> None:
     """RocketMQ for Python: messaging whose load balancing can be seen, tested and trusted."""
-
-
-@main.command(epilog="Example: trimtab demo --messages 5000")
-@click.option(
-    "--messages",
-    type=click.IntRange(1, 100_000),
-    default=1_000,
-    show_default=True,
-    help="How many messages to send and to pull back.",
-)
-def demo(messages: int) -> None:
-    """Show a round trip through two brokers, in this process and in a few seconds."""
-    from trimtab.cli.demo import run_demo
-
-    run_demo(messages)
 
 
 @main.command(epilog="Example: trimtab doctor")

@@ -1,0 +1,84 @@
+"""The demo's third part: a Spark stream, in a process of its own, writes the topics to Parquet and counts what is there."""
+
+import asyncio
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trimtab.errors import JavaNotFoundError, TrimtabError
+
+if TYPE_CHECKING:
+    from trimtab.cli.demo_screen import Screen
+
+SPARK_S_MAX = 300.0
+LOG_FILE = "spark.log"
+
+
+def why_not() -> str | None:
+    """What Spark lacks here, and what to install; None if it can run."""
+    if any(find_spec(package) is None for package in ("pyspark", "pyarrow", "numpy")):
+        return 'it needs Spark: pip install "trimtab\\[spark]"'
+    from trimtab.spark.java import find_java_home
+
+    try:
+        find_java_home()
+    except JavaNotFoundError as error:
+        return str(error).replace("[", "\\[")
+    return None
+
+
+async def archive_topics(nameserver: str, topics: list[str], folder: Path, screen: "Screen") -> int:
+    """How many messages are in the archive."""
+    from trimtab.io.clock import SystemClock
+
+    clock = SystemClock()
+    began_ms = clock.monotonic_ms()
+    log = folder / LOG_FILE
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "trimtab.cli.demo_spark", nameserver, ",".join(topics), str(folder / "archive"),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
+        )  # fmt: skip
+        try:
+            with screen.moving(
+                lambda: f"Spark is at work ({(clock.monotonic_ms() - began_ms) / 1000:.0f} s) …"
+            ):
+                async with asyncio.timeout(SPARK_S_MAX):
+                    said, _ = await process.communicate()
+        except TimeoutError:
+            raise TrimtabError(f"Spark was not done within {SPARK_S_MAX:.0f} s; its log: {log}") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    if process.returncode != 0:
+        raise TrimtabError(f"Spark ended with {process.returncode}; its log: {log}")
+    found = json.loads(said.splitlines()[-1])
+    rows = int(found["rows"])
+    screen.say(
+        f"{rows:,} messages of {', '.join(topics)} are Parquet files now, {found['ids']:,} different message ids among them, in"
+        f" {(clock.monotonic_ms() - began_ms) / 1000:.0f} s with Spark's start: [bold]{folder / 'archive'}[/bold]"
+    )
+    return rows
+
+
+def archive(nameserver: str, topics: str, folder: str) -> dict[str, int]:
+    """In the other process: what is there now, once."""
+    from trimtab.pipelines.streams import archive as start_archive
+    from trimtab.spark import session
+
+    spark = session("local[2]", app="trimtab-demo")
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        query = start_archive(spark, folder, options={"nameserver": nameserver, "topic": topics})
+        query.awaitTermination()
+        rows = spark.read.parquet(folder)
+        return {"rows": rows.count(), "ids": rows.select("msgId").distinct().count()}
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(archive(*sys.argv[1:])) + "\n")

@@ -1,0 +1,169 @@
+"""`trimtab group watch`: a group live; `history`: the rebalances that a watch recorded."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, holder_table, queue_rows, queue_texts
+from trimtab.cli.moments import number_text, span_text, time_text
+from trimtab.cli.printing import console, print_json, print_table, table, warn
+from trimtab.cli.shell import NotSoError, Shell, remote
+
+if TYPE_CHECKING:
+    from trimtab.cli.group_events import Event
+    from trimtab.client.admin import Admin
+    from trimtab.client.admin.diagnosis import Look
+
+RECORD_BYTES_MAX = 64 << 20
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  trimtab group watch billing
+  trimtab group watch billing --interval 0.5 --record billing.jsonl
+  trimtab group watch billing --json                 an event a line, as they happen
+  trimtab group history billing.jsonl                what it recorded"""
+)
+@click.argument("name")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.05, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+)
+@click.option(
+    "--record", type=click.Path(dir_okay=False, path_type=Path), help="Add what changes to this file."
+)
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many looks.")
+@remote
+def watch(shell: Shell, name: str, interval_s: float, record: Path | None, count: int | None) -> None:
+    """Show a group live, until Ctrl-C: queues, holders, lag, rates, and every change as it happens.
+
+    On a terminal a table is drawn anew; into a pipe goes a line for each change.
+    """
+
+    async def live(admin: "Admin") -> None:
+        await admin.group_settings(name)
+        await _watch(shell, admin, name, interval_s, record, count)
+
+    shell.ask(live)
+
+
+async def _watch(
+    shell: Shell, admin: "Admin", name: str, interval_s: float, record: Path | None, count: int | None
+) -> None:
+    import asyncio
+
+    from trimtab.cli.group_events import events_between
+    from trimtab.client.admin.facts import look_at
+    from trimtab.errors import TrimtabError
+    from trimtab.io.clock import SystemClock
+
+    clock = SystemClock()
+    before: Look | None = None
+    known: frozenset[str] = frozenset()
+    screen = _Screen(name) if sys.stdout.isatty() and not shell.as_json else None
+    looks = 0
+    try:
+        while count is None or looks < count:
+            looks += 1
+            try:
+                members = await admin.members(name)
+                look = await look_at(admin, name, clock, members)
+            except TrimtabError as error:
+                warn(str(error))
+                await asyncio.sleep(interval_s)
+                continue
+            present = frozenset(members.client_ids)
+            holders = ({} if before is None else holder_table(before), holder_table(look))
+            events = events_between(name, look.now_ms, (known, present), holders)
+            _report(shell, events, record, is_quiet=screen is not None)
+            if screen is not None:
+                screen.draw(before, look, events)
+            before, known = look, present
+            await asyncio.sleep(interval_s if count is None or looks < count else 0)
+    finally:
+        if screen is not None:
+            screen.close()
+
+
+def _report(shell: Shell, events: "list[Event]", record: Path | None, *, is_quiet: bool) -> None:
+    from trimtab.cli.group_events import as_line, event_text
+
+    if record is not None and events:
+        if record.exists() and record.stat().st_size > RECORD_BYTES_MAX:
+            raise NotSoError(f"{record} has more than {RECORD_BYTES_MAX} bytes; record into another file")
+        with record.open("a") as file:
+            file.writelines(f"{as_line(event)}\n" for event in events)
+    if is_quiet:
+        return
+    for event in events:
+        click.echo(as_line(event) if shell.as_json else f"{time_text(event.at_ms)}  {event_text(event)}")
+
+
+class _Screen:
+    """The table that is drawn anew, and the last changes under it."""
+
+    LINES_MAX = 8
+
+    def __init__(self, name: str) -> None:
+        from rich.live import Live
+
+        self._name = name
+        self._last: list[str] = []
+        self._live: Live = Live(console=console(), auto_refresh=False, screen=False)
+        self._live.start()
+
+    def draw(self, before: "Look | None", look: "Look", events: "list[Event]") -> None:
+        from rich.console import Group
+        from rich.text import Text
+
+        from trimtab.cli.group_events import event_text
+
+        self._last = [
+            *self._last,
+            *(f"{time_text(event.at_ms)}  {event_text(event)}" for event in events),
+        ][-self.LINES_MAX :]
+        rows = [queue_texts(row, look.now_ms) for row in queue_rows(before, look)]
+        head = f"{self._name}: {len(look.states.members)} member(s), lag {number_text(look.progress.lag)}   {time_text(look.now_ms)}"
+        self._live.update(
+            Group(Text(head, style="bold"), table(QUEUE_TITLES, rows, QUEUE_RIGHT), *map(Text, self._last)),
+            refresh=True,
+        )
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  trimtab group watch billing --record billing.jsonl &
+  trimtab group history billing.jsonl
+  trimtab group history billing.jsonl --json"""
+)
+@click.argument("record", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--group", "name", help="Only of this group.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with stable names.")
+def history(record: Path, name: str | None, *, as_json: bool) -> None:
+    """Show the rebalances that `group watch --record` saw: when, why, how many queues moved, how long it took."""
+    from trimtab.cli.group_events import read_events, rebalances_of
+
+    with record.open() as file:
+        events, bad = read_events(file)
+    if bad:
+        warn(f"{bad} line(s) of {record} are no events and are passed over")
+    rebalances = rebalances_of(event for event in events if name in (None, event.group))
+    if as_json:
+        print_json({"rebalances": rebalances})
+        return
+    rows: list[tuple[Any, ...]] = [
+        (time_text(one.at_ms), span_text(one.took_ms), str(one.moved), span_text(one.unheld_ms), one.cause)
+        for one in rebalances
+    ]
+    print_table(("AT", "TOOK", "MOVED", "UNHELD", "CAUSE"), rows, right=("TOOK", "MOVED", "UNHELD"))

@@ -1,0 +1,125 @@
+"""`trimtab message send`: what is in a pipe, a file or the command line, as messages."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from trimtab.errors import SettingsError
+
+if TYPE_CHECKING:
+    from trimtab.cli.shell import Shell
+    from trimtab.model import Message, Receipt
+
+LINE_BYTES_MAX = 16 << 20
+SENT_AT_ONCE_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How input becomes messages."""
+
+    topic: str
+    tag: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str]
+    key_delimiter: str | None = None
+    """`-K :` as in kcat: what stands before it on a line is the key."""
+    envelopes: bool = False
+    delay_level: int = 0
+    deliver_at_ms: int | None = None
+
+
+def message_of(form: Form, data: bytes) -> "Message":
+    """One message from the bytes of a line or file."""
+    from trimtab.model import Message
+
+    fields: dict[str, Any] = {"tag": form.tag, "keys": form.keys, "properties": dict(form.properties)}
+    if form.envelopes:
+        data, fields = _from_envelope(form, data)
+    elif form.key_delimiter is not None:
+        key, found, rest = data.partition(form.key_delimiter.encode())
+        if found:
+            data, fields["keys"] = rest, (*form.keys, key.decode())
+    return Message(form.topic, data, delay_level=form.delay_level, deliver_at_ms=form.deliver_at_ms, **fields)
+
+
+def _from_envelope(form: Form, data: bytes) -> tuple[bytes, dict[str, Any]]:
+    import base64
+
+    from trimtab.wire.properties import RESERVED
+
+    try:
+        told = json.loads(data)
+        body = base64.b64decode(told["body_base64"]) if "body_base64" in told else str(told["body"]).encode()
+        own = {
+            str(name): str(value)
+            for name, value in (told.get("properties") or {}).items()
+            if name not in RESERVED
+        }
+        keys = tuple(map(str, told.get("keys") or form.keys))
+        tag = told.get("tag") or form.tag
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(
+            f"a line is no envelope: {error!r}; `trimtab message consume --json` prints them"
+        ) from error
+    return body, {"tag": tag, "keys": keys, "properties": {**own, **form.properties}}
+
+
+def pieces_of(stream: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+    """What stands between delimiters; empty pieces are passed over."""
+    rest = b""
+    while True:
+        chunk = stream.read1(1 << 16) if hasattr(stream, "read1") else stream.read(1 << 16)
+        if not chunk:
+            break
+        *whole, rest = (rest + chunk).split(delimiter)
+        yield from filter(None, whole)
+        if len(rest) > LINE_BYTES_MAX:
+            raise SettingsError(f"a line has more than {LINE_BYTES_MAX} bytes; send it with --file")
+    if rest:
+        yield rest
+
+
+async def send_all(
+    shell: "Shell", group: str, form: Form, bodies: Iterator[bytes]
+) -> "AsyncIterator[Receipt]":
+    """Sends in the order of the input, many at a time, and gives receipts in that order."""
+    import asyncio
+
+    from trimtab.client.producer import Producer
+
+    async with Producer(
+        group,
+        nameserver=shell.target.nameserver,
+        credentials=shell.target.credentials(),
+        tls=shell.target.tls or None,
+    ) as producer:
+        waiting: list[asyncio.Task[Receipt]] = []
+        at_once = (
+            1  # the first one alone: it finds the route, so that those after it leave in the order they came
+        )
+        loop = asyncio.get_running_loop()
+        while True:
+            data = await loop.run_in_executor(None, next, bodies, None)
+            if data is None:
+                break
+            waiting.append(asyncio.ensure_future(producer.send(message_of(form, data))))
+            if len(waiting) >= at_once or sys.stdin.isatty():
+                for task in waiting:
+                    yield await task
+                waiting, at_once = [], SENT_AT_ONCE_MAX
+        for task in waiting:
+            yield await task
+
+
+def bodies_from(texts: tuple[str, ...], files: tuple[Path, ...], delimiter: str) -> Iterator[bytes]:
+    """The command line's texts, then whole files; without either, stdin by lines."""
+    for text in texts:
+        yield text.encode()
+    for file in files:
+        yield file.read_bytes()
+    if not texts and not files:
+        yield from pieces_of(sys.stdin.buffer, delimiter.encode().decode("unicode_escape").encode())

@@ -1,0 +1,334 @@
+"""The cluster: brokers, their state and settings, name servers, accounts."""
+
+from collections.abc import Mapping
+
+from trimtab.client.admin.groups import member_row
+from trimtab.client.admin.messages import Messages
+from trimtab.client.admin.rows import (
+    Account,
+    Accounts,
+    BrokerPlace,
+    BrokerState,
+    BrokerStates,
+    BrokerTexts,
+    ClusterView,
+    ProducerView,
+    Rate,
+    Rates,
+)
+from trimtab.errors import QueryNotFoundError, SettingsError, SystemFailureError
+from trimtab.wire.bodies import (
+    AclConfig,
+    BrokerStatsData,
+    BrokerStatsItem,
+    KVTable,
+    ProducerConnection,
+)
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.fastjson import decode_body
+from trimtab.wire.headers.admin import (
+    DeleteAclConfig,
+    ProducerGroupOnly,
+    UpdateAclConfig,
+    UpdateGlobalWhiteAddrs,
+    ViewBrokerStats,
+)
+from trimtab.wire.headers.base import decode_ext
+from trimtab.wire.headers.names import (
+    AddWritePermResponse,
+    BrokerNameOnly,
+    GetKvConfigResponse,
+    KvConfigKey,
+    NamespaceOnly,
+    PutKvConfig,
+    WipeWritePermResponse,
+)
+from trimtab.wire.java_properties import decode_properties, encode_properties
+
+
+class ClusterPart(Messages):
+    """See the module's own words; `Admin` is the public face."""
+
+    async def cluster(self) -> ClusterView:
+        """All brokers that are registered."""
+        return ClusterView(brokers=await self._places())
+
+    async def broker_states(self) -> BrokerStates:
+        """What all brokers, slaves too, say of themselves."""
+        places = {
+            f"{place.broker}:{number}" if number else place.broker: (place, number, address)
+            for place in await self._places()
+            for number, address in place.addresses.items()
+        }
+
+        async def state(name: str, address: str) -> BrokerState:
+            place, number, _ = places[name]
+            answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO, asked=f"state of {name}")
+            return state_row(place, number, address, decode_body(KVTable, answer.body).table)
+
+        addresses = {name: address for name, (_, _, address) in places.items()}
+        told = (await self._each("state of brokers", addresses, state)).or_raise()
+        return BrokerStates(brokers=tuple(told.found.values()), failures=told.failures)
+
+    async def broker_settings(self, brokers: list[str] | tuple[str, ...] | None = None) -> BrokerTexts:
+        """The settings of masters, in their own names."""
+
+        async def settings(broker: str, address: str) -> dict[str, str]:
+            answer = await self._ask(address, RequestCode.GET_BROKER_CONFIG, asked=f"settings of {broker}")
+            return decode_properties(answer.body)
+
+        told = (await self._each("settings of brokers", await self._masters(brokers), settings)).or_raise()
+        return BrokerTexts(settings=told.found, failures=told.failures)
+
+    async def change_broker_settings(
+        self, settings: Mapping[str, str], brokers: list[str] | tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
+        """Changes settings of masters while they run; gives their names."""
+        if not settings:
+            raise SettingsError("no setting is given")
+        body = encode_properties(settings)
+        asked = f"settings {', '.join(settings)}"
+
+        async def change(_broker: str, address: str) -> None:
+            await self._ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body, asked=asked)
+
+        return tuple((await self._each(asked, await self._masters(brokers), change)).all_done().found)
+
+    async def broker_rates(self, name: str, key: str) -> Rates:
+        """A figure that brokers keep, such as `TOPIC_PUT_NUMS` of a topic, or `GROUP_GET_NUMS` of `topic@group`."""
+        header = ViewBrokerStats(stats_name=name, stats_key=key)
+        asked = f"figure {name} of {key!r}"
+
+        async def rate(broker: str, address: str) -> Rate | None:
+            try:
+                answer = await self._ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header, asked=asked)
+            except SystemFailureError:  # nothing was counted there yet
+                return None
+            return rate_row(broker, decode_body(BrokerStatsData, answer.body))
+
+        told = (await self._each(asked, await self._masters(), rate)).or_raise()
+        rates = tuple(found for found in told.found.values() if found is not None)
+        return Rates(name=name, key=key, rates=rates, failures=told.failures)
+
+    async def producers(self, group: str) -> ProducerView:
+        """The producers of a group that are connected."""
+        header = ProducerGroupOnly(producer_group=group)
+        asked = f"producers of group {group!r}"
+
+        async def connections(_broker: str, address: str) -> ProducerConnection | None:
+            try:
+                answer = await self._ask(
+                    address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, asked=asked
+                )
+            except SystemFailureError:  # so brokers say that they see none
+                return None
+            return decode_body(ProducerConnection, answer.body)
+
+        told = (await self._each(asked, await self._masters(), connections)).or_raise()
+        rows = {
+            row.client_id: row
+            for body in told.found.values()
+            if body is not None
+            for row in map(member_row, body.connection_set)
+        }
+        return ProducerView(
+            group=group, members=tuple(rows[name] for name in sorted(rows)), failures=told.failures
+        )
+
+    # --- name servers -------------------------------------------------------------------------------------------
+
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        """The name servers, as they were given."""
+        return self._nameservers
+
+    async def nameserver_settings(self) -> BrokerTexts:
+        """The settings of every name server."""
+
+        async def settings(_name: str, address: str) -> dict[str, str]:
+            answer = await self._ask(
+                address, RequestCode.GET_NAMESRV_CONFIG, asked="settings of the name server"
+            )
+            return decode_properties(answer.body)
+
+        told = (await self._each_nameserver("settings of name servers", settings)).or_raise()
+        return BrokerTexts(settings=told.found, failures=told.failures)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Puts a value at every name server."""
+        header = PutKvConfig(namespace=namespace, key=key, value=value)
+
+        async def put(_name: str, address: str) -> None:
+            await self._ask(address, RequestCode.PUT_KV_CONFIG, header, asked=f"value {namespace}/{key}")
+
+        (await self._each_nameserver(f"value {namespace}/{key}", put)).all_done()
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """Takes a value from every name server."""
+        header = KvConfigKey(namespace=namespace, key=key)
+
+        async def delete(_name: str, address: str) -> None:
+            await self._ask(address, RequestCode.DELETE_KV_CONFIG, header, asked=f"value {namespace}/{key}")
+
+        (await self._each_nameserver(f"value {namespace}/{key}", delete)).all_done()
+
+    async def get_kv(self, namespace: str, key: str) -> str | None:
+        """A value, or None."""
+        header = KvConfigKey(namespace=namespace, key=key)
+        try:
+            answer = await self._ask_names(
+                RequestCode.GET_KV_CONFIG, header, asked=f"value {namespace}/{key}"
+            )
+        except QueryNotFoundError:
+            return None
+        return decode_ext(GetKvConfigResponse, answer.ext).value
+
+    async def list_kv(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace."""
+        try:
+            answer = await self._ask_names(
+                RequestCode.GET_KVLIST_BY_NAMESPACE,
+                NamespaceOnly(namespace=namespace),
+                asked=f"values of namespace {namespace!r}",
+            )
+        except QueryNotFoundError:
+            return {}
+        return decode_body(KVTable, answer.body).table
+
+    async def wipe_write_perm(self, broker: str) -> int:
+        """Takes the write permission of all topics of a broker away, at every name server; gives how many topics."""
+        header = BrokerNameOnly(broker_name=broker)
+        asked = f"no writing to {broker}"
+
+        async def wipe(_name: str, address: str) -> int:
+            answer = await self._ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header, asked=asked)
+            return decode_ext(WipeWritePermResponse, answer.ext).wipe_topic_count
+
+        await self._masters([broker])
+        return max((await self._each_nameserver(asked, wipe)).all_done().found.values())
+
+    async def add_write_perm(self, broker: str) -> int:
+        """Gives the write permission back; gives how many topics."""
+        header = BrokerNameOnly(broker_name=broker)
+        asked = f"writing to {broker}"
+
+        async def add(_name: str, address: str) -> int:
+            answer = await self._ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header, asked=asked)
+            return decode_ext(AddWritePermResponse, answer.ext).add_topic_count
+
+        await self._masters([broker])
+        return max((await self._each_nameserver(asked, add)).all_done().found.values())
+
+    # --- accounts -----------------------------------------------------------------------------------------------
+
+    async def accounts(self, broker: str) -> Accounts:
+        """The accounts of a broker with ACL, without their secrets."""
+        address = (await self._masters([broker]))[broker]
+        answer = await self._ask(
+            address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, asked=f"accounts of {broker}"
+        )
+        body = decode_body(AclConfig, answer.body)
+        rows = [
+            Account(
+                access_key=one.access_key or "",
+                admin=one.admin,
+                white_remote_address=one.white_remote_address or None,
+                default_topic_perm=one.default_topic_perm,
+                default_group_perm=one.default_group_perm,
+                topic_perms=one.topic_perms or (),
+                group_perms=one.group_perms or (),
+            )
+            for one in body.plain_access_configs or ()
+        ]
+        return Accounts(
+            broker=broker, accounts=tuple(rows), global_white_addresses=body.global_white_addrs or ()
+        )
+
+    async def put_account(
+        self,
+        access_key: str,
+        secret_key: str,
+        *,
+        admin: bool = False,
+        white_remote_address: str | None = None,
+        default_topic_perm: str | None = None,
+        default_group_perm: str | None = None,
+        topic_perms: tuple[str, ...] | list[str] = (),
+        group_perms: tuple[str, ...] | list[str] = (),
+    ) -> tuple[str, ...]:
+        """Makes or changes an account at all masters; `topic_perms` are like `orders=PUB|SUB`."""
+        header = UpdateAclConfig(
+            access_key=access_key,
+            secret_key=secret_key,
+            admin=admin,
+            white_remote_address=white_remote_address,
+            default_topic_perm=default_topic_perm,
+            default_group_perm=default_group_perm,
+            topic_perms=",".join(topic_perms) or None,
+            group_perms=",".join(group_perms) or None,
+        )
+        asked = f"account {access_key!r}"
+
+        async def put(_broker: str, address: str) -> None:
+            await self._ask(address, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, asked=asked)
+
+        return tuple((await self._each(asked, await self._masters(), put)).all_done().found)
+
+    async def delete_account(self, access_key: str) -> tuple[str, ...]:
+        """Removes an account from all masters."""
+        asked = f"delete account {access_key!r}"
+
+        async def delete(_broker: str, address: str) -> None:
+            header = DeleteAclConfig(access_key=access_key)
+            await self._ask(address, RequestCode.DELETE_ACL_CONFIG, header, asked=asked)
+
+        return tuple((await self._each(asked, await self._masters(), delete)).all_done().found)
+
+    async def set_white_addresses(self, addresses: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+        """Sets the addresses that need no account, at all masters."""
+        header = UpdateGlobalWhiteAddrs(global_white_addrs=",".join(addresses))
+        asked = "addresses that need no account"
+
+        async def put(_broker: str, address: str) -> None:
+            await self._ask(address, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header, asked=asked)
+
+        return tuple((await self._each(asked, await self._masters(), put)).all_done().found)
+
+
+def state_row(place: BrokerPlace, number: int, address: str, facts: dict[str, str]) -> BrokerState:
+    """A broker's own words as a row."""
+    return BrokerState(
+        broker=place.broker,
+        broker_id=number,
+        address=address,
+        cluster=place.cluster,
+        version=facts.get("brokerVersionDesc"),
+        put_per_s=_first_number(facts.get("putTps")),
+        get_per_s=_first_number(facts.get("getTransferredTps") or facts.get("getTransferedTps")),
+        disk_used=_first_number(facts.get("commitLogDiskRatio")),
+        started_ms=None if (started := _first_number(facts.get("bootTimestamp"))) is None else int(started),
+        facts=facts,
+    )
+
+
+def rate_row(broker: str, body: BrokerStatsData) -> Rate:
+    """A broker's figure as a row."""
+    empty = BrokerStatsItem()
+    minute, hour, day = body.stats_minute or empty, body.stats_hour or empty, body.stats_day or empty
+    return Rate(
+        broker=broker,
+        per_s_minute=minute.tps,
+        per_s_hour=hour.tps,
+        per_s_day=day.tps,
+        sum_minute=minute.sum,
+        sum_hour=hour.sum,
+        sum_day=day.sum,
+    )
+
+
+def _first_number(text: str | None) -> float | None:
+    """Of `10s 60s 600s` figures the first."""
+    try:
+        return float((text or "").split(" ")[0])
+    except ValueError:
+        return None

@@ -1,0 +1,103 @@
+"""What a diagnosis starts from, and what all of its parts ask of that. PURE."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Literal
+
+from trimtab.client.admin.rows import (
+    GroupMembers,
+    GroupProgress,
+    GroupSettings,
+    HeldQueue,
+    MemberStates,
+    RouteOfNameserver,
+    Row,
+    TopicRoute,
+)
+from trimtab.model import MessageQueue
+
+Severity = Literal["broken", "warning", "note"]
+
+NAMED_MAX = 5
+"""Queues that one line names; the rest is counted."""
+
+
+class Finding(Row, frozen=True):
+    """One cause."""
+
+    cause: str
+    severity: Severity
+    evidence: str
+    advice: str
+
+
+class Look(Row, frozen=True):
+    """What members and offsets were like at one time."""
+
+    now_ms: int
+    states: MemberStates
+    progress: GroupProgress
+
+
+class Facts(Row, frozen=True):
+    """Everything that is known of a group."""
+
+    group: str
+    settings: GroupSettings
+    members: GroupMembers
+    routes: dict[str, tuple[RouteOfNameserver, ...]]
+    """Topic to what each name server says of it."""
+    before: Look
+    after: Look
+
+
+def holders_of(states: MemberStates) -> dict[MessageQueue, list[tuple[str, HeldQueue]]]:
+    """Each queue that somebody holds, and who."""
+    held: dict[MessageQueue, list[tuple[str, HeldQueue]]] = defaultdict(list)
+    for state in states.members:
+        for row in state.queues:
+            if not row.dropped:
+                held[row.queue].append((state.client_id, row))
+    return held
+
+
+def is_broadcast(facts: Facts) -> bool:
+    """Whether every member gets everything."""
+    return any(view.message_model == "BROADCASTING" for view in facts.members.views)
+
+
+def route_of(facts: Facts, topic: str) -> TopicRoute | None:
+    """What the first name server that knows the topic says of it."""
+    return next((told.route for told in facts.routes.get(topic, ()) if told.route is not None), None)
+
+
+def readable(facts: Facts) -> dict[str, set[MessageQueue]]:
+    """Topic to the queues that its members should share."""
+    found = {}
+    for topic in facts.routes:
+        route = route_of(facts, topic)
+        if route is not None:
+            found[topic] = {
+                MessageQueue(topic, one.broker, number)
+                for one in route.queues
+                if "r" in one.perm
+                for number in range(one.read_queues)
+            }
+    return found
+
+
+def brokers_with_queues(facts: Facts) -> set[str]:
+    """The brokers that members must reach."""
+    return {queue.broker_name for queues in readable(facts).values() for queue in queues}
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few, and how many more."""
+    all_names = list(names)
+    more = len(all_names) - NAMED_MAX
+    return ", ".join(all_names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def in_order(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Queues as people list them."""
+    return sorted(queues, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))

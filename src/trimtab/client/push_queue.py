@@ -1,0 +1,175 @@
+"""One queue that a push consumer holds: what was pulled of it, what is at work, whether it was given up."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trimtab.balance.ordered import QueueLock
+from trimtab.balance.progress import Load, Piece, Progress
+from trimtab.client.pulls_values import Pulled
+from trimtab.client.received import Received
+from trimtab.model import MessageQueue
+
+if TYPE_CHECKING:
+    from trimtab.client.pulls import QueuePulls
+
+NOT_STARTED = -1
+
+
+class Source:
+    """One answer to a pull, whose room is given back when the last of its messages is done with."""
+
+    __slots__ = ("left", "pulled")
+
+    def __init__(self, pulled: Pulled) -> None:
+        self.pulled = pulled
+        self.left = 0
+
+    def let_go(self) -> None:
+        """One piece of it is done with."""
+        self.left -= 1
+        if self.left <= 0:
+            self.pulled.release()
+
+
+class Work(Piece):
+    """Messages for one call of the handler."""
+
+    __slots__ = ("held", "received", "source", "started_ms", "task")
+
+    def __init__(self, held: "HeldQueue", received: list[Received], source: Source, size_bytes: int) -> None:
+        super().__init__(
+            received[0].stored.queue_offset, received[-1].stored.queue_offset, len(received), size_bytes
+        )
+        self.held = held
+        self.received = received
+        self.source = source
+        self.started_ms = NOT_STARTED
+        self.task: asyncio.Task[None] | None = None
+        """Who runs the handler, while it runs."""
+        source.left += 1
+
+
+class HeldQueue:
+    """See the module's own words."""
+
+    def __init__(self, queue: MessageQueue, offset: int, load: Load, lock: QueueLock | None) -> None:
+        self.queue = queue
+        self.began_offset = offset
+        self.progress: Progress[Work] = Progress(offset, load)
+        self.lock = lock
+        self.pulls: QueuePulls | None = None
+        self.is_dropped = False
+        self.is_leaving = False
+        """No handler is started any more; what the one at work says still counts."""
+        self.why_held_back: str | None = None
+        """Why it is not pulled now, if flow control says so."""
+        self.set_offset: int | None = None
+        """What to store instead of the progress, after the offset was set elsewhere."""
+        self.stored_offset: int | None = None
+        """What was stored last."""
+        self.running = 0
+        """Handlers at work, and what follows from their outcome until it is settled."""
+        self._who_waits: list[asyncio.Future[None]] = []
+        self.waiting: deque[Work] = deque()
+        """Ordered consumption: what comes next, in order. Leased mode: what waits for the lease to be trusted again."""
+        self.is_served = False
+        """Ordered consumption: whether somebody takes care of `waiting`."""
+        self.turn = asyncio.Lock()
+        """Ordered consumption: held while the handler is at work."""
+        self.unlock_tries = 0
+        self.consumed_ms = 0
+        """When a handler last came back, in monotonic time; 0 for never."""
+
+    def __repr__(self) -> str:
+        return f"<HeldQueue {self.queue} {self.progress!r} running={self.running}{' dropped' if self.is_dropped else ''}>"
+
+    @property
+    def offset_to_store(self) -> int:
+        """Where the group would go on if we were gone: everything below has been handled."""
+        return self.progress.safe_offset if self.set_offset is None else self.set_offset
+
+    def begin_work(self) -> None:
+        """A handler begins; `end_work` follows when its outcome is settled."""
+        self.running += 1
+
+    def end_work(self) -> None:
+        """What a handler said is settled."""
+        self.running -= 1
+        if not self.running and self._who_waits:
+            who_waits, self._who_waits = self._who_waits, []
+            for waiter in who_waits:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def at_rest(self) -> None:
+        """Back when no handler is at work, and what failed was given back."""
+        while self.running:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._who_waits.append(waiter)
+            await waiter
+
+    def take_in(self, pulled: Pulled, batch_messages_max: int) -> list[Work]:
+        """The work that an answer brings."""
+        received = pulled.messages
+        source = Source(pulled)
+        work: list[Work] = []
+        add = self.progress.add
+        if batch_messages_max == 1:
+            for message in received:
+                one = Work(self, [message], source, message.stored.stored_body_bytes)
+                add(one)
+                work.append(one)
+        else:
+            for start in range(0, len(received), batch_messages_max):
+                some = received[start : start + batch_messages_max]
+                piece = Work(self, some, source, sum([message.stored.stored_body_bytes for message in some]))
+                add(piece)
+                work.append(piece)
+        if not work:
+            pulled.release()
+        self.progress.passed(pulled.next_offset)
+        return work
+
+    def finish(self, work: Work) -> None:
+        """The messages are done with, whatever came of them."""
+        if not work.is_done:
+            self.progress.finish(work)
+            work.source.let_go()
+
+    def keep(self, work: Work, left: list[Received]) -> None:
+        """Only these messages of the work are left to be handled, again."""
+        work.received = left
+        size_bytes = sum(message.stored.stored_body_bytes for message in left)
+        self.progress.shrink(work, left[0].queue_offset, len(left), size_bytes)
+
+    def leave(self) -> None:
+        """It will be given up when the handler at work has ended."""
+        self.is_leaving = True
+        if self.pulls is not None:
+            self.pulls.drop()
+
+    def drop(self) -> None:
+        """It is no longer ours: no pull, no handler, and what handlers at work say does not count any more."""
+        self.is_dropped = True
+        self.leave()
+
+    def forget(self) -> None:
+        """Lets everything go that was pulled."""
+        for work in self.progress.clear():
+            work.source.let_go()
+        self.waiting.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNow:
+    """One queue that a consumer holds, as it stands."""
+
+    queue: MessageQueue
+    offset: int
+    """Everything below has been handled."""
+    waiting_messages: int
+    """Pulled, and handled or being handled not to the end."""
+    since_ms: int
+    """For how long it is held."""

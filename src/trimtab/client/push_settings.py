@@ -1,0 +1,69 @@
+"""What can be chosen about a push consumer, in one frozen object with the units in its names."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from trimtab.balance.ordered import SUSPEND_MS
+from trimtab.balance.progress import FlowLimits
+from trimtab.balance.start import From, StartRule
+from trimtab.errors import SettingsError
+
+RECONSUME_TIMES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consuming:
+    """How a consumer hands messages to its handler, and how often it does what it does by itself."""
+
+    concurrency: int = 20
+    """Handlers at work at once; for a plain function, threads."""
+    limits: FlowLimits = field(default_factory=FlowLimits)
+    reconsume_times_max: int | None = None
+    """After so many failures a message is a dead letter. None: 16; in ordered consumption never."""
+    handler_s_max: float = 900.0
+    """A message whose handler takes longer is sent back to be tried again; an async handler is cancelled."""
+    local_retry_s: float = 5.0
+    """When a message could not be sent back it is handed to the handler again after this."""
+    suspend_ms: int = SUSPEND_MS
+    """How long an ordered queue rests after its handler failed."""
+    offsets_every_s: float = 5.0
+    rebalance_every_s: float = 20.0
+    locks_every_s: float = 20.0
+    drain_s_max: float = 10.0
+    """At the end, how long handlers at work may go on. 0: they are not waited for, and their messages come again."""
+    trace: bool = False
+    """Whether what handlers do is told in the trace topic."""
+    restart_grace_s: float = 4.0
+    """Leased mode: so long a member that was given its client id by the user is waited for after it has gone, before others take its
+    queues. Longer than a restart takes, and the same for all members of the group."""
+    offsets_directory: Path | None = None
+    """Where broadcasting keeps offsets; None for Java's place, `.rocketmq_offsets` in the home directory."""
+
+    def __post_init__(self) -> None:
+        """What would stand still is refused."""
+        if not 1 <= self.concurrency <= 10_000:
+            raise SettingsError(f"concurrency {self.concurrency} is not within 1 to 10000")
+        if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
+            raise SettingsError("reconsume_times_max must be 0 or more")
+        if min(self.handler_s_max, self.offsets_every_s, self.rebalance_every_s, self.locks_every_s) <= 0:
+            raise SettingsError("handler_s_max and the intervals must be positive")
+        if self.drain_s_max < 0 or self.local_retry_s < 0:
+            raise SettingsError("drain_s_max and local_retry_s must be 0 or more")
+
+    def reconsume_limit(self, *, is_ordered: bool) -> int:
+        """The number that goes on the wire."""
+        if self.reconsume_times_max is not None:
+            return self.reconsume_times_max
+        return 2**31 - 1 if is_ordered else RECONSUME_TIMES_MAX
+
+
+def start_rule(start: str | datetime) -> StartRule:
+    """Where a group without offsets begins. PURE."""
+    if isinstance(start, datetime):
+        return StartRule(From.TIMESTAMP, int(start.timestamp() * 1000))
+    if start == "first":
+        return StartRule(From.FIRST)
+    if start == "last":
+        return StartRule(From.LAST)
+    raise SettingsError(f"start {start!r} is none of 'first', 'last' and a datetime")

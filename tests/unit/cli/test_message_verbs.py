@@ -1,0 +1,101 @@
+"""`trimtab message` and `dlq`, against servers of ours."""
+
+import json
+
+from tests.unit.cli.verbs import good, run
+from trimtab.testing import BlockingCluster
+
+
+def test_what_goes_in_by_lines_comes_out_by_lines(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "lines", "--queues", "1", "--broker", "broker-a")
+    sent = good(ns, "message", "send", "lines", "--tag", "eu", stdin="one\ntwo\n\nthree")
+    assert (sent.out, sent.err) == ("", "3 message(s) sent to lines\n")
+    assert good(ns, "message", "consume", "lines").out == "one\ntwo\nthree\n"
+    assert good(ns, "message", "consume", "lines", "-o", "1", "-c", "1").out == "two\n"
+    assert good(ns, "message", "consume", "lines", "-o", "end").out == ""
+    assert good(ns, "message", "consume", "lines", "-o", "-1h").out == "one\ntwo\nthree\n"
+    assert good(ns, "message", "tail", "lines", "-o", "begin", "-c", "2").out == "one\ntwo\n"
+    assert good(ns, "message", "consume", "lines", "--tag", "us").out == ""
+    form = good(ns, "message", "consume", "lines", "-c", "1", "-f", "%t|%b|%p|%o|%g|%S|%s|%%\\n").out
+    assert form == "lines|broker-a|0|0|eu|3|one|%\n"
+    told = run(ns, "message", "consume", "lines", "-c", "9")
+    assert (told.code, told.err) == (1, "trimtab: only 3 of 9 message(s) are there\n")
+
+
+def test_keys_on_lines_and_envelopes_there_and_back(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    for topic in ("there", "back"):
+        good(ns, "topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+    good(ns, "message", "send", "there", "-K", ":", "--property", "a=b", stdin="k1:one\nk2:two\n")
+    envelopes = good(ns, "message", "consume", "there", "--json").out
+    first = json.loads(envelopes.splitlines()[0])
+    assert (first["body"], first["keys"], first["properties"]["a"]) == ("one", ["k1"], "b")
+    good(ns, "message", "send", "back", "--envelopes", stdin=envelopes)
+    again = [json.loads(line) for line in good(ns, "message", "consume", "back", "--json").out.splitlines()]
+    assert [(one["body"], one["keys"]) for one in again] == [("one", ["k1"]), ("two", ["k2"])]
+    told = run(ns, "message", "send", "back", "--envelopes", stdin="no json\n")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+
+
+def test_bytes_that_are_no_text(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "binary", "--queues", "1", "--broker", "broker-a")
+    good(ns, "message", "send", "binary", "-D", "\\0", stdin=b"\xff\xfe\x00\x80\n\x81")
+    found = [json.loads(line) for line in good(ns, "message", "consume", "binary", "--json").out.splitlines()]
+    assert [one["body_base64"] for one in found] == ["//4=", "gAqB"]
+    told = good(ns, "message", "get", found[1]["offset_message_id"], "--body")
+    assert told.out_bytes == b"\x80\n\x81"
+
+
+def test_finding_a_message(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "found", "--queues", "1", "--broker", "broker-a")
+    receipt = good(ns, "message", "send", "found", "hello", "--key", "o-1", "--tag", "eu", "--json").json
+    shown = good(ns, "message", "get", receipt["message_id"], "--topic", "found").out
+    assert "Keys:       o-1" in shown
+    assert shown.endswith("hello\n")
+    by_key = good(ns, "message", "query", "found", "--key", "o-1", "--json").json["messages"]
+    by_id = good(ns, "message", "query", "found", "--id", receipt["message_id"], "--json").json["messages"]
+    assert by_key == by_id == [good(ns, "message", "get", receipt["offset_message_id"], "--json").json]
+    told = run(ns, "message", "query", "found", "--key", "o-2")
+    assert (told.code, told.err) == (1, "trimtab: topic 'found' has no message with key 'o-2'\n")
+    assert run(ns, "message", "get", "nonsense").code == 1
+    assert run(ns, "message", "query", "found").code == 2
+    assert run(ns, "message", "consume", "found", "-f", "%z").code == 2
+    assert run(ns, "message", "consume", "found", "--queue", "broker-z:0").code == 2
+    assert run(ns, "message", "trace", receipt["message_id"]).code == 1
+
+
+def test_a_copy_of_a_message(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "copied", "--queues", "1", "--broker", "broker-a")
+    receipt = good(
+        ns, "message", "send", "copied", "hello", "--tag", "eu", "--property", "a=b", "--json"
+    ).json
+    dry = good(ns, "message", "resend", receipt["offset_message_id"], "--dry-run", "--json").json
+    assert (dry["to"], dry["sent"]) == ("copied", None)
+    good(ns, "message", "resend", receipt["offset_message_id"], "--yes")
+    lines = [json.loads(line) for line in good(ns, "message", "consume", "copied", "--json").out.splitlines()]
+    assert [(one["body"], one["tag"], one["properties"]["a"], one["message_id"]) for one in lines] == [
+        ("hello", "eu", "b", receipt["message_id"])
+    ] * 2
+
+
+def test_dead_letters(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    for topic in ("letters", "%DLQ%buried-g", "%RETRY%buried-g"):
+        good(ns, "topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+    good(ns, "message", "send", "%DLQ%buried-g", "dead", "--key", "o-1")
+    (row,) = [row for row in good(ns, "dlq", "list", "--json").json["groups"] if row["group"] == "buried-g"]
+    assert row["messages"] == 1
+    (letter,) = good(ns, "dlq", "show", "buried-g", "--json").json["messages"]
+    assert letter["body"] == "dead"
+    assert "nothing was sent" in good(ns, "dlq", "replay", "buried-g", "--dry-run").out
+    good(ns, "dlq", "replay", "buried-g", "--id", letter["message_id"], "--yes")
+    (again,) = [
+        json.loads(line)
+        for line in good(ns, "message", "consume", "%RETRY%buried-g", "--json").out.splitlines()
+    ]
+    assert (again["body"], again["keys"], again["message_id"]) == ("dead", ["o-1"], letter["message_id"])
+    assert run(ns, "dlq", "replay", "buried-g", "--id", "other", "--yes").code == 1

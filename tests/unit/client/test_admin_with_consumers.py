@@ -1,0 +1,53 @@
+"""`Admin` and the diagnosis with real consumers of ours as members."""
+
+import asyncio
+
+import trimtab
+from trimtab.client.admin.diagnosis import diagnose
+from trimtab.client.admin.facts import facts_of
+from trimtab.io.clock import SystemClock
+from trimtab.settings import Timeouts
+from trimtab.testing import Cluster
+
+PATIENT = Timeouts(request_s=30.0)
+WAIT_S = 60.0
+
+
+async def handle(_message: trimtab.Received) -> None:
+    return None
+
+
+async def causes(admin: trimtab.Admin) -> set[str]:
+    facts = await facts_of(admin, "billing", SystemClock(), sample_s=0)
+    return {finding.cause for finding in diagnose(facts)}
+
+
+def test_members_of_ours_are_seen_and_healthy_and_a_fault_is_named() -> None:
+    async def run() -> None:
+        async with (
+            Cluster(brokers=2) as cluster,
+            trimtab.Admin(nameserver=cluster.nameserver, timeouts=PATIENT) as admin,
+        ):
+            ns = cluster.nameserver
+            await admin.create_topic("orders", queues=2)
+
+            def consumer(name: str, expression: str) -> trimtab.PushConsumer:
+                return trimtab.PushConsumer(
+                    "billing", subscribe={"orders": expression}, handler=handle, nameserver=ns, client_id=name
+                )
+
+            async with consumer("c-1", "*"), consumer("c-2", "*"), asyncio.timeout(WAIT_S):
+                while await causes(admin):
+                    pass
+                states = await admin.member_states("billing")
+                held = {
+                    state.client_id: [row for row in state.queues if row.topic == "orders"]
+                    for state in states.members
+                }
+                assert {name: len(rows) for name, rows in held.items()} == {"c-1": 2, "c-2": 2}
+                assert (await admin.members("billing")).views[0].members[0].language == "PYTHON"
+                async with consumer("c-3", "eu"):
+                    while "unequal-subscriptions" not in await causes(admin):
+                        pass
+
+    asyncio.run(run())
