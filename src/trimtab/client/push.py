@@ -22,6 +22,8 @@ from trimtab.balance.rebalance import Rebalance
 from trimtab.balance.recorder import Kind, Recorder
 from trimtab.balance.strategies import Planner, Strategy
 from trimtab.client.checks import check_group
+from trimtab.client.holdings import PROPERTY as HOLDINGS
+from trimtab.client.holdings import Holding, holdings_text
 from trimtab.client.identity import local_ip
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.pulls_values import SQL92
@@ -451,13 +453,27 @@ class PushConsumer:
         """What this member tells tools about itself."""
         engine, now_ms = self._engine, self._clock.monotonic_ms()
         return running_info(
-            properties=self._own_properties() | {"trimtab.flight": self.recorder.flight().decode()},
+            properties=self._own_properties()
+            | {"trimtab.flight": self.recorder.flight().decode(), HOLDINGS: holdings_text(self._told())},
             subscriptions=self._subscriptions.all,
             held=engine.held,
             statuses={topic: stats.status(now_ms) for topic, stats in engine.stats.items()},
             lag_to_wall_ms=self._clock.wall_ms() - now_ms,
             with_stacks=with_stacks,
         )
+
+    def _told(self) -> list[Holding]:
+        engine, now_ms = self._engine, self._clock.monotonic_ms()
+        trust = engine.leased.trust if isinstance(engine, LeasedEngine) else None
+        began_ms = self._clock.wall_ms() - now_ms
+        return [
+            Holding(
+                topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, since_ms=began_ms + known.since_ms,
+                lease_age_ms=trust.age_ms(queue, now_ms) if trust else None, in_flight=held.progress.messages,
+            )
+            for queue, held in engine.held.items()
+            if not held.is_leaving and (known := engine.holding(queue)) is not None
+        ]  # fmt: skip
 
     def _own_properties(self) -> dict[str, str]:
         return properties_of(

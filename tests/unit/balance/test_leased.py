@@ -85,6 +85,7 @@ def test_a_rolling_restart_with_stable_ids_moves_nothing() -> None:
     world = group_of(8, is_stable=True)
     before = dict(world.holder)
     for number in range(8):
+        world.run(12_000)  # the others have not looked for a while
         world.members[f"m{number}"].stop()
         world.run(1_500)
         world.join(f"m{number}", is_stable=True)

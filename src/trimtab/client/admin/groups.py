@@ -20,6 +20,8 @@ from trimtab.client.admin.rows import (
 )
 from trimtab.client.admin.topics import Topics
 from trimtab.client.checks import check_group
+from trimtab.client.holdings import PROPERTY as HOLDINGS
+from trimtab.client.holdings import read_holdings
 from trimtab.errors import ConsumerNotOnlineError, TopicNotFoundError
 from trimtab.wire.bodies import Connection as ConnectionBody
 from trimtab.wire.bodies import (
@@ -324,6 +326,7 @@ def view_row(broker: str, body: ConsumerConnection) -> BrokerView:
 
 def state_row(client_id: str, body: ConsumerRunningInfo) -> MemberState:
     """A member's own words as a row."""
+    told = {one.queue: one for one in read_holdings(body.properties.get(HOLDINGS))}
     held = [
         HeldQueue(
             topic=queue.topic,
@@ -337,6 +340,8 @@ def state_row(client_id: str, body: ConsumerRunningInfo) -> MemberState:
             last_pull_ms=info.last_pull_timestamp or None,
             last_consume_ms=info.last_consume_timestamp or None,
             last_lock_ms=info.last_lock_timestamp or None,
+            since_ms=told[queue].since_ms if queue in told else None,
+            lease_age_ms=told[queue].lease_age_ms if queue in told else None,
         )
         for queue, info in body.mq_table.items()
     ]

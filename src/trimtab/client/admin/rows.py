@@ -234,6 +234,10 @@ class HeldQueue(Row, frozen=True):
     last_pull_ms: int | None
     last_consume_ms: int | None
     last_lock_ms: int | None
+    since_ms: int | None = None
+    """When it took the queue, if it says so: members of ours do."""
+    lease_age_ms: int | None = None
+    """How long ago its lease was renewed, if it has one and says so."""
 
     @property
     def queue(self) -> MessageQueue:

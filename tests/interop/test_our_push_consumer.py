@@ -1,0 +1,266 @@
+"""Our push consumer at real brokers, beside stock clients and tools."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.apache import homes
+from tests.apache.oracle import SOURCES, JavaOracle
+from tests.interop.java_program import JAVA_CLIENTS
+from tests.interop.ours import Loop, Ours
+from tests.interop.seeds import seed
+from tests.interop.servers import eventually, unique
+from tests.interop.stock_client import Queue, offset_stored, plain
+from tests.interop.test_mqadmin import MqAdmin
+from trimtab.client.push_outcomes import ConsumeLater
+from trimtab.client.push_settings import Consuming
+from trimtab.client.subscriptions import SQL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.apache.conversation import Conversation
+    from tests.interop.conftest import SharedClients
+    from tests.interop.java_program import JavaPrograms
+    from tests.interop.servers import ServerUnderTest
+    from tests.interop.stock_client import Client, Program
+    from trimtab.client.received import Received
+
+QUEUES = 8
+"""Of a topic: four at each of two brokers."""
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    with Loop() as running:
+        yield running
+
+
+@pytest.fixture
+def stock(java_programs: JavaPrograms) -> Program:
+    """The oldest Java client: the one that our classic mode follows."""
+    return java_programs.running(JAVA_CLIENTS[0])
+
+
+@pytest.fixture
+def sender(stock: Program, server: ServerUnderTest, shared_clients: SharedClients) -> Client:
+    return shared_clients.get("producer", stock, server)
+
+
+@pytest.fixture
+def looker(stock: Program, server: ServerUnderTest, shared_clients: SharedClients) -> Client:
+    return shared_clients.get("pull", stock, server)
+
+
+@pytest.fixture(scope="module")
+def mqadmin_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversation]:
+    silent = homes.home_flags(tmp_path_factory.mktemp("tools"), stream="err", level="OFF")
+    with JavaOracle("4.9.3", SOURCES / "MqAdminRunner.java").start(jvm_args=silent) as program:
+        yield program
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def test_a_java_producer_s_messages_reach_our_handler(
+    loop: Loop, server: ServerUnderTest, sender: Client
+) -> None:
+    topic, group = server.make_topic(), unique("g")
+    sent = [
+        sender.send(topic, body, tag="eu", key="k1 k2", properties={"n": body.decode()})
+        for body in numbers(0, 20)
+    ]
+    with Ours(loop, server, group, subscribe={topic: "*"}) as ours:
+        eventually(lambda: len(ours.received) >= 20, "all came")
+    assert sorted(ours.bodies, key=int) == numbers(0, 20)
+    by_id = {message.message_id: message for message in ours.received}
+    for receipt in sent:
+        message = by_id[str(receipt.id)]
+        assert (message.broker_name, message.queue_id, message.queue_offset) == (
+            receipt.broker,
+            receipt.queue_id,
+            receipt.offset,
+        )
+        assert (message.topic, message.tag, message.keys) == (topic, "eu", ("k1", "k2"))
+        assert message.properties["n"].encode() == message.body
+
+
+def test_tags_and_sql_filter_at_the_broker(loop: Loop, server: ServerUnderTest, sender: Client) -> None:
+    topic = server.make_topic()
+    for number, body in enumerate(numbers(0, 12)):
+        sender.send(topic, body, tag="abc"[number % 3], properties={"n": str(number)})
+    with (
+        Ours(loop, server, unique("tags"), subscribe={topic: "a || b"}) as by_tag,
+        Ours(loop, server, unique("sql"), subscribe={topic: SQL("n BETWEEN 4 AND 6")}) as by_sql,
+    ):
+        eventually(lambda: len(by_tag.received) >= 8 and len(by_sql.received) >= 3, "what matches")
+    assert {message.tag for message in by_tag.received} == {"a", "b"}
+    assert sorted(by_sql.bodies) == [b"4", b"5", b"6"]
+
+
+def test_a_failed_message_comes_again_and_ends_as_a_dead_letter(
+    loop: Loop, server: ServerUnderTest, sender: Client, looker: Client
+) -> None:
+    topic, group = server.make_topic(), unique("g")
+    tries: list[tuple[int, str]] = []
+
+    def judge(message: Received) -> None:
+        tries.append((message.reconsume_times, message.topic))
+        raise ConsumeLater(delay_level=1)
+
+    sender.send(topic, b"poison", tag="a")
+    consuming = Consuming(reconsume_times_max=1)
+    with Ours(loop, server, group, subscribe={topic: "a"}, judge=judge, consuming=consuming):
+        eventually(lambda: len(tries) == 2, "two tries")
+        eventually(lambda: server.route(f"%DLQ%{group}") is not None, "the topic of dead letters")
+        (dead,) = looker.read_when(f"%DLQ%{group}", 1)
+    assert tries == [(0, topic), (1, topic)]
+    assert dead.body == b"poison"
+    assert dead.properties["RETRY_TOPIC"] == topic
+
+
+def test_ordered_consumption_keeps_each_queue_s_order_over_failures(
+    loop: Loop, server: ServerUnderTest, sender: Client, looker: Client
+) -> None:
+    topic, group = server.make_topic(), unique("g")
+    queues = looker.queues(topic)
+    for body in numbers(0, 24):
+        sender.send(topic, body, queue=plain(queues[int(body) % 3]))
+
+    def judge(message: Received) -> None:
+        if message.queue_offset == 2 and message.reconsume_times < 1:
+            raise ConsumeLater(after_s=0.05)
+
+    with Ours(loop, server, group, subscribe={topic: "*"}, ordered=True, judge=judge) as ours:
+        eventually(lambda: len(ours.received) >= 27, "all came, three of them twice")
+    for queue in queues[:3]:
+        seen = [
+            m.queue_offset for m in ours.received if (m.broker_name, m.queue_id) == (queue.broker, queue.id)
+        ]
+        assert seen == [0, 1, 2, 2, 3, 4, 5, 6, 7]
+        assert offset_stored(server, group, queue) == 8
+
+
+def test_every_broadcasting_member_gets_everything(
+    loop: Loop,
+    server: ServerUnderTest,
+    stock: Program,
+    sender: Client,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    topic, group = server.make_topic(), unique("g")
+    consuming = Consuming(offsets_directory=tmp_path_factory.mktemp("offsets"))
+    options: dict[str, Any] = {"subscribe": {topic: "*"}, "broadcast": True, "consuming": consuming}
+    with (
+        Ours(loop, server, group, client_id=unique("127.0.0.1@a"), **options) as one,
+        Ours(loop, server, group, client_id=unique("127.0.0.1@b"), **options) as two,
+        stock.client("push", server, group=group, tags={topic: "*"}, broadcasting=True) as java,
+    ):
+        eventually(lambda: len(one.holds(topic)) == len(two.holds(topic)) == QUEUES, "all queues are held")
+        eventually(lambda: len(java.holds(topic)) == QUEUES, "all queues are held")
+        sender.send_all(topic, numbers(0, 10))
+        java.wait_for(10)
+        eventually(lambda: len(one.received) >= 10 and len(two.received) >= 10, "all came")
+    assert sorted(one.bodies) == sorted(two.bodies) == sorted(numbers(0, 10))
+
+
+def test_offsets_written_by_one_are_read_by_the_other(
+    loop: Loop, server: ServerUnderTest, stock: Program, sender: Client
+) -> None:
+    topic, group = server.make_topic(), unique("g")
+    sender.send_all(topic, numbers(0, 16))
+    with stock.client("push", server, group=group, tags={topic: "*"}) as java:
+        java.wait_for(16)
+    sender.send_all(topic, numbers(16, 16))
+    with Ours(loop, server, group, subscribe={topic: "*"}) as ours:
+        eventually(lambda: len(ours.received) >= 16, "the next ones")
+    assert sorted(ours.bodies, key=int) == numbers(16, 16)
+    sender.send_all(topic, numbers(32, 16))
+    with stock.client("push", server, group=group, tags={topic: "*"}) as java:
+        last = java.wait_for(16)
+    assert sorted((message.body for message in last), key=int) == numbers(32, 16)
+
+
+def test_mqadmin_works_on_our_consumer(
+    loop: Loop, server: ServerUnderTest, sender: Client, looker: Client, mqadmin_program: Conversation
+) -> None:
+    mqadmin = MqAdmin("4.9.3", mqadmin_program, server)
+    topic, group = server.make_topic(), unique("g")
+    sender.send_all(topic, numbers(0, 16))
+    queues = looker.queues(topic)
+    with Ours(loop, server, group, subscribe={topic: "*"}) as ours:
+        eventually(lambda: len(ours.received) >= 16, "all came")
+        eventually(
+            lambda: sum(offset_stored(server, group, q) or 0 for q in queues) == 16, "offsets are stored"
+        )
+        progress = mqadmin.good("consumerProgress", "-g", group)
+        assert f"{topic} {server.brokers[0].name} 0 2 2 0" in progress
+        assert "Diff Total: 0" in progress
+        connection = mqadmin.good("consumerConnection", "-g", group)
+        assert f"{ours.id} " in connection
+        assert "PYTHON" in connection
+        assert "ConsumeType: CONSUME_PASSIVELY" in connection
+        assert f"{topic} *" in connection
+        status = mqadmin.good("consumerStatus", "-g", group, "-i", ours.id)
+        assert "PROP_CONSUME_TYPE : CONSUME_PASSIVELY" in status
+        assert f"Topic: {topic} ClassFilter: false SubExpression: *" in status
+        assert f"{topic} {server.brokers[0].name} 0 ProcessQueueInfo [commitOffset=2," in status
+        reset = mqadmin.good("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0", "-f", "true")
+        assert f"{server.brokers[0].name} 0 0" in reset
+        eventually(lambda: len(ours.received) >= 32, "all came again")
+    assert sorted(ours.bodies, key=int) == sorted(numbers(0, 16) * 2, key=int)
+
+
+CHANGES = 50 if os.environ.get("TRIMTAB_FULL") else 5
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+def test_c1_java_and_python_members_share_every_queue_exactly_once(
+    loop: Loop, server: ServerUnderTest, stock: Program, strategy: str
+) -> None:
+    """Members of both kinds come and go; in every settled state each queue has one owner."""
+    rng = random.Random(f"{seed()} {strategy}")
+    topic, group = server.make_topic(), unique("g")
+    members: list[Ours | Client] = []
+    with ExitStack() as stack:
+
+        def join() -> None:
+            if rng.random() < 0.5 and any(isinstance(member, Ours) for member in members):
+                java = stock.client("push", server, group=group, tags={topic: "*"}, strategy=strategy)
+                members.append(stack.enter_context(java))
+            else:
+                ours = Ours(loop, server, group, subscribe={topic: "*"}, strategy=strategy)
+                members.append(stack.enter_context(ours))
+
+        def leave() -> None:
+            member = members.pop(rng.randrange(len(members)))
+            if isinstance(member, Ours):
+                member.close()
+            else:
+                member.shutdown()
+
+        for change in range(CHANGES):
+            if len(members) >= 2 and (len(members) == 5 or rng.random() < 0.4):
+                leave()
+            else:
+                join()
+            eventually(
+                lambda: is_shared(members, topic),
+                f"change {change}: {QUEUES} queues, one owner each (TRIMTAB_SEED={seed()})",
+            )
+
+
+def is_shared(members: list[Ours | Client], topic: str) -> bool:
+    held: list[Queue] = []
+    for member in members:
+        if isinstance(member, Ours):
+            held += [Queue(queue.topic, queue.broker_name, queue.queue_id) for queue in member.holds(topic)]
+        else:
+            held += member.holds(topic)
+    return len(held) == len(set(held)) == QUEUES
