@@ -422,6 +422,9 @@ class _Interception:
     server: str | None
 
 
+_OnFrames = Callable[[Connection, list[Frame]], int]
+
+
 class _Interceptions:
     """Who looks at requests before the servers do."""
 
@@ -438,11 +441,17 @@ class _Interceptions:
 
         return remove
 
-    def pass_on(self, server: str, connection: Connection, frames: list[Frame]) -> list[Frame]:
-        """The frames that are the server's to answer."""
+    def pass_on(self, server: str, connection: Connection, frames: list[Frame], to: _OnFrames) -> int:
+        """Gives the server the frames that are its own to answer; how many of all were handled."""
         if not self._all:
-            return frames
-        return [frame for frame in frames if not self._takes(server, connection, frame)]
+            return to(connection, frames)
+        # One after the other: whoever looks at a request looks at it once, also when the rest must wait.
+        for handled, frame in enumerate(frames, start=1):
+            if not self._takes(server, connection, frame):
+                to(connection, [frame])
+            if connection.is_closing or connection.is_choked:
+                return handled
+        return len(frames)
 
     def _takes(self, server: str, connection: Connection, frame: Frame) -> bool:
         try:
@@ -477,10 +486,9 @@ class _Broker(BrokerServer):
         super().__init__(plan)
         self._interceptions = interceptions
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        left = self._interceptions.pass_on(self.plan.settings.broker_name, connection, frames)
-        if left:
-            super().on_frames(connection, left)
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> int:
+        name = self.plan.settings.broker_name
+        return self._interceptions.pass_on(name, connection, frames, super().on_frames)
 
 
 class _Names(NameServer):
@@ -495,10 +503,8 @@ class _Names(NameServer):
         super().__init__(clock=SystemClock(), host=_HOST, port=port, kv_path=kv_path, tls=tls, guard=acl)
         self._interceptions = interceptions
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        left = self._interceptions.pass_on(NAMESERVER, connection, frames)
-        if left:
-            super().on_frames(connection, left)
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> int:
+        return self._interceptions.pass_on(NAMESERVER, connection, frames, super().on_frames)
 
 
 # --- one for the whole process --------------------------------------------------------------------------------------

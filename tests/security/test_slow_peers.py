@@ -321,6 +321,20 @@ def test_a_big_message_for_many_held_pulls_is_not_copied_for_all_at_once() -> No
         until(lambda: connections_of(servers, "broker") == 1, "the greedy one is cut off")
 
 
+def test_an_honest_client_may_ask_for_much_more_at_once_than_it_can_read() -> None:
+    """As a consumer of a thousand queues does: the answers come as fast as it reads, and it is not cut off."""
+    pulls = 300
+    with (
+        running(BrokerPlan(limits=SMALL)) as servers,
+        RawConnection(servers.broker_address) as client,
+    ):
+        assert sends(client, b"x" * (MIB // 4))
+        asked = [client.request(RequestCode.PULL_MESSAGE, pull_fields()) for _ in range(pulls)]
+        client.send(b"".join(map(encode_command, asked)))
+        codes = [client.receive().code for _ in range(pulls)]
+        assert codes == [ResponseCode.SUCCESS] * pulls
+
+
 def test_held_pulls_go_with_their_connection() -> None:
     with running() as servers:
         with RawConnection(servers.broker_address) as client:

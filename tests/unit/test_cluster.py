@@ -284,9 +284,10 @@ class Silent:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> int:
         self.bodies += [frame.body for frame in frames]
         connection.send(self.ANSWER)
+        return len(frames)
 
     def on_closed(self, connection: Connection) -> None:
         pass

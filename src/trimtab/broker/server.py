@@ -217,21 +217,22 @@ class BrokerServer:
 
     # --- events -----------------------------------------------------------------------------------------------
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """All frames that one read brought."""
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> int:
+        """All frames that one read brought; how many of them were handled."""
         core, now = self.core, self._now()
         if connection.id not in core.peers:
             host = host_bytes(connection.peer if ":" not in connection.host else f"[{connection.host}]:0")
             core.on_connect(Peer(connection.id, connection.peer, host, connection.is_secure))
         try:
             self._has_sent = False
-            for frame in frames:
+            for handled, frame in enumerate(frames, start=1):
                 core.on_frame(connection.id, frame, now)
-                if self._has_sent and connection.is_closing:
-                    break
+                if self._has_sent and (connection.is_closing or connection.is_choked):
+                    return handled
         finally:
             core.finish(now)
             self._flush()
+        return len(frames)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection is gone."""

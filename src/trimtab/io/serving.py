@@ -63,10 +63,11 @@ class ServingLimits:
 class Application(Protocol):
     """What serves. Both calls come from the loop and must not block it."""
 
-    def on_frames(self, connection: "Connection", frames: list[Frame]) -> None:
-        """All frames that one read completed, in order. A `ProtocolError` closes the connection, after what was sent so far.
+    def on_frames(self, connection: "Connection", frames: list[Frame]) -> int:
+        """Frames in order; how many of them were handled. A `ProtocolError` closes the connection, after what was sent so far.
 
-        Stop early when the connection `is_closing`: a peer may ask much in one read and be cut off over the first answers.
+        Stop early when the connection `is_closing`, or `is_choked` by answers that its peer has not read: a peer may ask for much in one
+        read. The frames that are left come again when it has read.
         """
 
     def on_closed(self, connection: "Connection") -> None:
@@ -77,7 +78,7 @@ class Connection:
     """The way out to one peer."""
 
     __slots__ = (
-        "_clock", "_is_corked", "_is_held", "_loop", "_out", "_out_bytes", "_transport", "_unread_bytes_max",
+        "_clock", "_is_corked", "_is_held", "_loop", "_out", "_out_bytes", "_transport", "_unread_bytes_high", "_unread_bytes_max",
         "closing_since_ms", "host", "id", "is_secure", "peer", "stirred_ms",
     )  # fmt: skip
 
@@ -99,6 +100,7 @@ class Connection:
         self._transport = transport
         self._loop = loop
         self._clock = clock
+        self._unread_bytes_high = limits.unread_bytes_high
         self._unread_bytes_max = limits.unread_bytes_max
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -112,6 +114,11 @@ class Connection:
     def is_closing(self) -> bool:
         """Whether anything sent now is lost."""
         return self.closing_since_ms is not None or self._transport.is_closing()
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the peer should read before it is sent more."""
+        return self._out_bytes + self._transport.get_write_buffer_size() > self._unread_bytes_high
 
     def send(self, data: bytes) -> None:
         """Sends whole frames. They are dropped if the connection is closing."""
@@ -186,7 +193,7 @@ class FrameServerProtocol(asyncio.Protocol):
     """The way in from one peer."""
 
     __slots__ = (
-        "_decoder", "_frame_since_ms", "_had_frame", "_is_peer_slow", "_opened_ms", "_server", "connection",
+        "_decoder", "_frame_since_ms", "_had_frame", "_is_peer_slow", "_opened_ms", "_server", "_waiting", "connection",
     )  # fmt: skip
 
     connection: Connection
@@ -196,6 +203,8 @@ class FrameServerProtocol(asyncio.Protocol):
         self._decoder = FrameDecoder(frame_bytes_max=server.limits.frame_bytes_max)
         self._had_frame = False
         self._is_peer_slow = False
+        self._waiting: list[Frame] = []
+        """Frames that are handled when the peer has read the answers to those before. They are of one read at most."""
         self._opened_ms = 0
         self._frame_since_ms: int | None = None
 
@@ -224,6 +233,7 @@ class FrameServerProtocol(asyncio.Protocol):
             self._had_frame = True
             failure = self._hand_over(frames) or failure
         if failure is not None:
+            self._waiting.clear()
             if data.startswith(HANDSHAKE_RECORD) and not self._had_frame:
                 text = "%s spoke TLS to a port without it, and is closed: turn TLS on here or off there"
                 self._server.complain(connection, logging.WARNING, text, connection.peer)
@@ -233,13 +243,22 @@ class FrameServerProtocol(asyncio.Protocol):
 
     def _hand_over(self, frames: list[Frame]) -> ProtocolError | None:
         connection = self.connection
+        if self._waiting:
+            self._waiting += frames
+            return None
         connection.cork()
         try:
-            self._server.application.on_frames(connection, frames)
+            handled = self._server.application.on_frames(connection, frames)
+            if handled < len(frames) and not connection.is_closing:
+                self._waiting = frames[handled:]
         except ProtocolError as exc:
             return exc
         finally:
             connection.uncork()
+        if self._waiting and not self._is_peer_slow:
+            asyncio.get_running_loop().call_soon(
+                self._go_on
+            )  # the peer's machine took it all: nobody will tell us
         return None
 
     def _watch_frame(self, now_ms: int, *, completed: bool) -> None:
@@ -255,16 +274,33 @@ class FrameServerProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_peer_slow = False
+        self._go_on()
+        if self._is_peer_slow:  # by the answers just sent
+            return
         if not self.connection.is_closing and not self._server.is_paused:
             # While we did not read, the peer was not late.
             self._watch_frame(self._server.clock.monotonic_ms(), completed=True)
             self.connection._transport.resume_reading()  # noqa: SLF001
+
+    def _go_on(self) -> None:
+        """Handles the frames that waited, as far as the peer can take it."""
+        if self._is_peer_slow or self._server.is_paused:
+            return
+        frames, self._waiting = self._waiting, []
+        if frames and not self.connection.is_closing:
+            failure = self._hand_over(frames)
+            if failure is not None:
+                self._server.complain(
+                    self.connection, logging.INFO, "%s is closed: %s", self.connection.peer, failure
+                )
+                self.connection.close()
 
     def let_go(self, now_ms: int) -> None:
         """Goes on after a pause, which is not held against the peer."""
         self.connection.stirred_ms = self._opened_ms = now_ms
         self._watch_frame(now_ms, completed=True)
         self.connection.let_go(reads=not self._is_peer_slow)
+        self._go_on()
 
     def eof_received(self) -> bool | None:
         return None  # the peer is done asking: the transport closes by itself

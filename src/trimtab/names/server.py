@@ -106,12 +106,12 @@ class NameServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """Answers all requests of a batch."""
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> int:
+        """Answers the requests of a batch, as long as the peer takes the answers."""
         now_ms = self._clock.monotonic_ms()
-        for frame in frames:
-            if connection.is_closing:
-                return
+        for handled, frame in enumerate(frames):
+            if connection.is_closing or connection.is_choked:
+                return handled
             command = decode_command(frame)
             refused = self._refusal(connection, command)
             if refused is not None:
@@ -123,6 +123,7 @@ class NameServer:
                 reply = self._save_kv(command, reply)
             if reply is not None:
                 connection.send(encode_command(reply))
+        return len(frames)
 
     def _refusal(self, connection: Connection, command: Command) -> Command | None:
         if self._guard is None or command.is_response:
