@@ -16,6 +16,7 @@ MODULES = (
     "slow_broker",
     "strategies",
     "drain",
+    "spark",
 )
 
 

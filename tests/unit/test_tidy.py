@@ -25,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "blocking": {"client"},
     "spark": {"client", "io", "wire"},
     "pipelines": {"spark"},
-    "dashboard": {"client.admin"},
+    "dashboard": {"client.admin", "balance", "io", "cli.moments", "cli.group_rows", "cli.group_events", "cli.dlq", "wire.resources"},
     "cli": {"client.admin"},
     "model": set(),
     "errors": set(),

@@ -3,16 +3,20 @@
 Exit codes: 0 fine, 1 not so, 2 asked wrongly, 3 a server cannot be reached, 130 interrupted.
 """
 
+import gc
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trimtab import __version__
 from trimtab.cli.suggesting import Suggesting
 from trimtab.errors import TrimtabError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 INTERRUPTED = 130
 
@@ -26,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "message": ("trimtab.cli.message:message", "Send, read, tail, find and trace messages."),
     "dlq": ("trimtab.cli.dlq:dlq", "Dead letters: what nobody could handle."),
     "cluster": ("trimtab.cli.cluster:cluster", "Brokers and name servers: who is there and how they are."),
+    "dashboard": ("trimtab.cli.dashboard:dashboard", "See the balance in a browser, until Ctrl-C."),
     "config": ("trimtab.cli.config:config", "Named places to connect to."),
     "bench": ("trimtab.cli.bench:bench", "Measure: sending, draining, membership changes."),
     "sim": ("trimtab.cli.sim:sim", "Play what happens to a group on virtual time, from a seed."),
@@ -61,6 +66,15 @@ class Verbs(Suggesting):
                 rows.append((name, command.get_short_help_str()))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def main(self, args: "Sequence[str] | None" = None, *more: Any, **options: Any) -> Any:
+        """Runs the program."""
+        try:
+            return super().main(args, *more, **options)
+        finally:
+            if args is None:
+                # The process ends now: it need not look for garbage in all its modules before it does.
+                gc.freeze()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs a verb."""

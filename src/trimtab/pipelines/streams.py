@@ -1,0 +1,109 @@
+"""Ready streams and tables on topics. Each is a function over a Spark session or a DataFrame, and can be a part of something larger."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+
+from trimtab.spark.sink_encoding import SHARDING_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+RECORDS_PER_FILE_MAX = 1_000_000
+
+
+def archive(
+    spark: "SparkSession",
+    folder: str,
+    *,
+    options: Mapping[str, str],
+    checkpoint: str | None = None,
+    every: str | None = None,
+    records_per_file_max: int = RECORDS_PER_FILE_MAX,
+) -> "StreamingQuery":
+    """A topic as Parquet files by date and hour of storing, each message once in them.
+
+    Without `every` it takes what is there and ends; with `every` ("10 minutes") it goes on. `options` are those of the
+    source; it begins at the earliest message unless they say otherwise.
+    """
+    stored = f.col("storeTimestamp")
+    df = _stream(spark, options)
+    dated = df.withColumn("date", f.to_date(stored)).withColumn("hour", f.hour(stored))
+    writer: Any = (
+        dated.writeStream.format("parquet")
+        .partitionBy("date", "hour")
+        .option("maxRecordsPerFile", records_per_file_max)
+        .option("checkpointLocation", checkpoint or f"{folder}/_checkpoint")
+    )
+    trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": every}
+    query: StreamingQuery = writer.trigger(**trigger).start(folder)
+    return query
+
+
+def backfill(
+    spark: "SparkSession", start: str, end: str | None = None, *, options: Mapping[str, str]
+) -> "DataFrame":
+    """The messages stored from `start` up to `end`: milliseconds, ISO 8601 or spans before now (`-2h`)."""
+    reader = spark.read.format("rocketmq").options(**options).option("startingTimestamp", start)
+    if end is not None:
+        reader = reader.option("endingTimestamp", end)
+    return reader.load()
+
+
+def dedup(df: "DataFrame", *, by: str = "keys", within: str = "1 hour") -> "DataFrame":
+    """Of messages with the same keys the first that comes; a stream remembers them for as long as `within`."""
+    if not df.isStreaming:
+        return df.dropDuplicates([by])
+    return df.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark([by])
+
+
+def windows(
+    df: "DataFrame", *, width: str = "1 minute", late: str = "1 minute", by: str = "tag"
+) -> "DataFrame":
+    """How many messages, how many bytes and how old when stored, by time of birth and by a column."""
+    born = df.withWatermark("bornTimestamp", late) if df.isStreaming else df
+    delay = f.unix_millis("storeTimestamp") - f.unix_millis("bornTimestamp")
+    return (
+        born.withColumn("delay_ms", delay)
+        .groupBy(f.window("bornTimestamp", width), f.col(by))
+        .agg(
+            f.count("*").alias("messages"),
+            f.sum(f.octet_length("body")).alias("bytes"),
+            f.avg("delay_ms").alias("delay_ms_mean"),
+            f.max("delay_ms").alias("delay_ms_max"),
+        )
+    )
+
+
+def mirror(
+    spark: "SparkSession",
+    *,
+    source: Mapping[str, str],
+    sink: Mapping[str, str],
+    checkpoint: str,
+    every: str | None = None,
+) -> "StreamingQuery":
+    """A topic into another, of this cluster or another one; messages with one sharding key stay in their order.
+
+    A queue is read by one task at a time, so that what is in order there arrives in order. A batch that is run again writes
+    its messages again: `trimtab.spark.drop_replays` leaves those out.
+    """
+    df = _stream(spark, {"splitQueues": "false", **source})
+    rows = df.select(
+        "body",
+        "tag",
+        "keys",
+        "properties",
+        "flag",
+        f.element_at("properties", SHARDING_KEY).alias("shardingKey"),
+    )
+    writer: Any = rows.writeStream.format("rocketmq").options(**sink).option("checkpointLocation", checkpoint)
+    trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": every}
+    query: StreamingQuery = writer.trigger(**trigger).start()
+    return query
+
+
+def _stream(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame":
+    return spark.readStream.format("rocketmq").options(**{"startingOffsets": "earliest", **options}).load()

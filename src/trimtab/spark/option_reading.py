@@ -1,0 +1,103 @@
+"""Reading single options: each has a kind, and a value that does not fit is refused with its name. PURE."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from trimtab.spark.positions import span_ms
+from trimtab.spark.problems import OptionError, one_of
+
+T = TypeVar("T")
+
+_SIZE = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?", re.IGNORECASE)
+_SIZE_SHIFTS = {"b": 0, "k": 10, "m": 20, "g": 30}
+
+
+class OptionReader:
+    """The options of one source or sink, by names in any case; it knows afterwards which names mean nothing."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+        self._given = {name.lower(): value for name, value in options.items()}
+        self._known = tuple(known)
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        names = {name.lower(): name for name in self._known}
+        for given in self._given:
+            if given in names or given in _SPARKS_OWN:
+                continue
+            near = difflib.get_close_matches(given, names, n=1)
+            meant = f"; did you mean {names[near[0]]!r}?" if near else ""
+            raise OptionError(
+                given, shown(given, self._given[given]), f"{one_of(sorted(self._known))}{meant}"
+            )
+
+    def text(self, *names: str) -> str | None:
+        """The value of an option that may have several names; blank is the same as absent."""
+        found = [(name, self._given[name.lower()]) for name in names if name.lower() in self._given]
+        if len({value for _, value in found}) > 1:
+            first, second = found[0], found[1]
+            raise OptionError(
+                second[0], second[1], f"the same as {first[0]}, which means the same, or one of both"
+            )
+        return (found[0][1].strip() or None) if found else None
+
+    def choice(self, name: str, default: str, choices: Mapping[str, T]) -> T:
+        """One of some words."""
+        text = self.text(name) or default
+        if text.lower() not in choices:
+            raise OptionError(name, text, one_of(choices))
+        return choices[text.lower()]
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """`true` or `false`."""
+        return self.choice(name, str(default).lower(), {"true": True, "false": False})
+
+    def count(self, name: str, *, least: int = 1) -> int | None:
+        """A whole number."""
+        return self._parsed(name, lambda text: _whole(name, text, least))
+
+    def size(self, name: str) -> int | None:
+        """A number of bytes: `1048576`, `64m`, `1g`."""
+        return self._parsed(name, lambda text: _size(name, text))
+
+    def span_ms(self, name: str, default_ms: int) -> int:
+        """A length of time."""
+        span = self._parsed(name, lambda text: span_ms(name, text))
+        if span is not None and span < 1:
+            raise OptionError(name, self.text(name) or "", "a length of time of 1 ms or more")
+        return default_ms if span is None else span
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list with commas."""
+        text = self.text(name)
+        return tuple(filter(None, (part.strip() for part in text.split(",")))) if text else ()
+
+    def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+        text = self.text(name)
+        return None if text is None else parse(text)
+
+
+_SPARKS_OWN = frozenset(
+    {"path", "paths", "header", "mode", "checkpointlocation", "queryname", "provider", "streamname"}
+)
+"""What Spark itself may put beside ours."""
+
+
+def shown(name: str, value: str) -> str:
+    """A value as errors may show it."""
+    return "***" if re.search(r"secret|password|token|access.?key", name, re.IGNORECASE) else value
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise OptionError(name, text, f"a whole number of {least} or more")
+    return int(text)
+
+
+def _size(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise OptionError(name, text, "a number of bytes, such as 1048576, 64m or 1g")
+    return int(match[1]) << _SIZE_SHIFTS[(match[2] or "b")[0].lower()]

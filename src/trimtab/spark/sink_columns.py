@@ -1,0 +1,119 @@
+"""Which columns the sink takes, checked when a query is planned."""
+
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from trimtab.spark.options import SinkOptions
+from trimtab.spark.problems import SinkSchemaError, one_of
+
+_TEXT = (StringType,)
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_KINDS: dict[str, tuple[type[DataType], ...]] = {
+    "body": (BinaryType, StringType),
+    "value": (BinaryType, StringType),
+    "topic": _TEXT,
+    "tag": _TEXT,
+    "keys": (StringType, ArrayType),
+    "key": (StringType, BinaryType),
+    "properties": (MapType,),
+    "shardingKey": _TEXT,
+    "brokerName": _TEXT,
+    "queueId": _WHOLE,
+    "delayLevel": _WHOLE,
+    "deliverTimestamp": (TimestampType,),
+    "flag": _WHOLE,
+}
+_IGNORED = ("bornTimestamp", "storeTimestamp")
+ACCEPTED = "body (binary or string; required), topic, tag, keys (string or array), properties (map), shardingKey, brokerName with queueId, delayLevel, deliverTimestamp, flag"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Which column of the DataFrame, if any, says what of a message."""
+
+    body: str
+    topic: str | None = None
+    tag: str | None = None
+    keys: str | None = None
+    properties: str | None = None
+    sharding_key: str | None = None
+    broker_name: str | None = None
+    queue_id: str | None = None
+    delay_level: str | None = None
+    deliver_at: str | None = None
+    flag: str | None = None
+
+
+def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
+    """Refuses what cannot be written, with what can."""
+    by_lower = {name.lower(): name for name in _KINDS}
+    ignored = {name.lower() for name in _IGNORED}
+    found: dict[str, str] = {}
+    for field in schema.fields:
+        if field.name.lower() in ignored:
+            continue
+        name = by_lower.get(field.name.lower())
+        if name is None:
+            raise SinkSchemaError(f"column {field.name!r} means nothing to the sink; it takes {ACCEPTED}")
+        _check_type(name, field.name, field.dataType)
+        found[name] = field.name
+    body = _one(found, "body", "value")
+    if body is None:
+        raise SinkSchemaError(f"there is no column 'body'; the sink takes {ACCEPTED}")
+    if options.topic is None and "topic" not in found:
+        raise SinkSchemaError("no topic is named: set the option topic, or give a column topic")
+    if ("brokerName" in found) != ("queueId" in found):
+        raise SinkSchemaError("brokerName and queueId name a queue together: give both columns, or neither")
+    if "brokerName" in found and "shardingKey" in found:
+        raise SinkSchemaError("a queue is chosen by shardingKey or by brokerName and queueId, not by both")
+    if "delayLevel" in found and "deliverTimestamp" in found:
+        raise SinkSchemaError("a delay is said by delayLevel or by deliverTimestamp, not by both")
+    return SinkColumns(
+        body=body,
+        topic=None if options.topic is not None else found.get("topic"),
+        tag=found.get("tag"),
+        keys=_one(found, "keys", "key"),
+        properties=found.get("properties"),
+        sharding_key=found.get("shardingKey"),
+        broker_name=found.get("brokerName"),
+        queue_id=found.get("queueId"),
+        delay_level=found.get("delayLevel"),
+        deliver_at=found.get("deliverTimestamp"),
+        flag=found.get("flag"),
+    )
+
+
+def _one(found: dict[str, str], name: str, other: str) -> str | None:
+    if name in found and other in found:
+        raise SinkSchemaError(f"columns {found[name]!r} and {found[other]!r} mean the same: give one of them")
+    return found.get(name) or found.get(other)
+
+
+def _check_type(name: str, given: str, kind: DataType) -> None:
+    allowed = _KINDS[name]
+    fits = isinstance(kind, allowed)
+    if isinstance(kind, ArrayType):
+        fits = fits and isinstance(kind.elementType, StringType)
+    if isinstance(kind, MapType):
+        fits = fits and isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
+    if not fits:
+        words = one_of(_word(option) for option in allowed)
+        raise SinkSchemaError(f"column {given!r} is {kind.simpleString()}; it must be {words}")
+
+
+def _word(kind: type[DataType]) -> str:
+    special = {ArrayType: "array<string>", MapType: "map<string,string>"}
+    return special.get(kind) or kind.typeName()

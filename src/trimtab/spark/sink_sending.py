@@ -1,0 +1,196 @@
+"""Sending encoded rows: batches to queues, one on its way for each queue, so that the order of a key is kept.
+
+A batch that a broker did not take goes to another one, unless its queue was chosen by the row. Every row has its receipt when
+`finish` comes back, or the reason is raised.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from trimtab.client.identity import unique_ids
+from trimtab.client.routes import Route
+from trimtab.client.session import Session
+from trimtab.errors import NoRouteError, ResponseError, TrimtabError
+from trimtab.io.chance import Chance
+from trimtab.io.clock import Clock
+from trimtab.model import MessageQueue
+from trimtab.spark.options import SinkOptions
+from trimtab.spark.problems import SinkWriteError
+from trimtab.spark.sink_encoding import EncodedRows
+from trimtab.spark.sink_loads import BATCH_MESSAGES_MAX, Load, loads_of, topics_of
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.compression import Compression, compress
+from trimtab.wire.headers.send import SendMessageV2
+from trimtab.wire.resources import DEFAULT_TOPIC
+
+_log = logging.getLogger(__name__)
+
+NEW_TOPIC_QUEUES = 4
+_TRIED_AGAIN_S = 0.2
+
+
+class RowSender:
+    """Sends the rows of one task. To be used on the loop."""
+
+    def __init__(self, session: Session, options: SinkOptions, clock: Clock, chance: Chance) -> None:
+        self._session = session
+        self._options = options
+        self._clock = clock
+        self._ids = unique_ids(clock, chance)
+        self._next_queue = chance.randrange(1 << 16)
+        self._lanes: dict[MessageQueue, asyncio.Lock] = {}
+        self._on_way: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(max(1, options.in_flight_max // BATCH_MESSAGES_MAX) + 4)
+        self._failure: BaseException | None = None
+        self.sent = 0
+
+    def ids(self, count: int) -> Any:
+        """So many new message ids."""
+        now_ms = self._clock.wall_ms()
+        give = self._ids.next
+        return pa.array([give(now_ms) for _ in range(count)], pa.string())
+
+    async def send(self, rows: EncodedRows) -> None:
+        """Puts rows on their way; comes back when there is room for more."""
+        for topic in topics_of(rows, self._options):
+            await self._route(topic)
+        for load in loads_of(rows, self._options, self._route_now):
+            await self._room.acquire()
+            self._raise_failure()
+            task = asyncio.create_task(self._deliver(load))
+            self._on_way.add(task)
+            task.add_done_callback(self._done)
+
+    async def finish(self) -> None:
+        """Waits for every receipt."""
+        while self._on_way:
+            await asyncio.wait(self._on_way)
+        self._raise_failure()
+
+    def abandon(self) -> None:
+        """Nobody waits any more."""
+        for task in self._on_way:
+            task.cancel()
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._on_way.discard(task)
+        self._room.release()
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            self._failure = task.exception()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- one request ------------------------------------------------------------------------------------------
+
+    async def _deliver(self, load: Load) -> None:
+        """A queue that the rows chose is kept to themselves through all tries: nothing overtakes."""
+        if load.queue is None:
+            await self._try(load, self._lane)
+        else:
+            async with self._lane(load.queue):
+                await self._try(load, lambda _queue: nullcontext())
+
+    async def _try(
+        self, load: Load, lane: Callable[[MessageQueue], AbstractAsyncContextManager[None]]
+    ) -> None:
+        deadline = asyncio.get_running_loop().time() + self._options.send_ms / 1000
+        failed_broker: str | None = None
+        for attempt in range(self._options.retries + 1):
+            queue = load.queue or self._choose(load.topic, failed_broker)
+            try:
+                async with asyncio.timeout_at(deadline), lane(queue):
+                    await self._ask(load, queue)
+            except TimeoutError as error:
+                raise self._problem(load, queue, f"no answer within {self._options.send_ms} ms") from error
+            except TrimtabError as error:
+                if not error.retriable or attempt == self._options.retries:
+                    raise self._problem(load, queue, str(error)) from error
+                _log.warning("rows from %d on are sent again: %s", load.first_row, error)
+                failed_broker = queue.broker_name
+                await asyncio.sleep(_TRIED_AGAIN_S * (attempt + 1))
+                await self._refresh(load.topic, error)
+            else:
+                self.sent += load.count
+                return
+
+    async def _ask(self, load: Load, queue: MessageQueue) -> None:
+        address = self._route_now(queue.topic).master_of(queue.broker_name)
+        if address is None:
+            raise NoRouteError(f"{queue}: the route of the topic names no master of {queue.broker_name}")
+        body, sys_flag = bytes(load.body), 0
+        if not load.is_batch and self._is_compressed(len(body)):
+            kind = Compression[self._options.compression.upper()]
+            body, sys_flag = compress(body, kind), kind.sys_flag
+        header = SendMessageV2(
+            producer_group=self._options.producer_group,
+            topic=queue.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=NEW_TOPIC_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=sys_flag,
+            born_timestamp=self._clock.wall_ms(),
+            flag=load.flag,
+            properties=load.properties,
+            reconsume_times=0,
+            batch=load.is_batch,
+        )
+        code = RequestCode.SEND_BATCH_MESSAGE if load.is_batch else RequestCode.SEND_MESSAGE_V2
+        await self._session.ask(
+            address,
+            code,
+            header,
+            body,
+            asked=f"send of {load.count} rows to {queue}",
+            timeout_s=self._options.send_ms / 1000,
+        )
+
+    def _is_compressed(self, body_bytes: int) -> bool:
+        return self._options.compression != "none" and body_bytes >= self._options.compress_from_bytes
+
+    def _problem(self, load: Load, queue: MessageQueue, why: str) -> SinkWriteError:
+        rows = (
+            f"rows {load.first_row} to {load.first_row + load.count - 1}"
+            if load.count > 1
+            else f"row {load.first_row}"
+        )
+        return SinkWriteError(f"{rows} of this task were not stored in {queue}: {why}")
+
+    # --- queues -----------------------------------------------------------------------------------------------
+
+    def _lane(self, queue: MessageQueue) -> asyncio.Lock:
+        return self._lanes.setdefault(queue, asyncio.Lock())
+
+    def _choose(self, topic: str, failed_broker: str | None) -> MessageQueue:
+        """The next queue in turn; not one of the broker that just failed, if there is another."""
+        queues = self._route_now(topic).writable.queues
+        others = [queue for queue in queues if queue.broker_name != failed_broker]
+        self._next_queue += 1
+        chosen = others or list(queues)
+        return chosen[self._next_queue % len(chosen)]
+
+    def _route_now(self, topic: str) -> Route:
+        route = self._session.route_now(topic)
+        if route is None or not route.writable.queues:
+            raise NoRouteError(
+                f"topic {topic!r} has no queue that can be written to: check its permission and its brokers"
+            )
+        return route
+
+    async def _route(self, topic: str) -> Route:
+        await self._session.route(topic, may_create_queues=NEW_TOPIC_QUEUES)
+        return self._route_now(topic)
+
+    async def _refresh(self, topic: str, error: TrimtabError) -> None:
+        if isinstance(error, ResponseError) and not isinstance(error, NoRouteError):
+            return
+        try:
+            await self._session.refresh_route(topic, may_create_queues=NEW_TOPIC_QUEUES)
+        except TrimtabError as trouble:
+            _log.info("route of %s not refreshed: %s", topic, trouble)

@@ -1,0 +1,221 @@
+"""Rows as messages on the wire, without Spark and without a broker."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from trimtab.client.routes import Route
+from trimtab.model import MessageQueue
+from trimtab.spark.options import SinkOptions, sink_options
+from trimtab.spark.problems import SinkSchemaError, SinkWriteError
+from trimtab.spark.sink_columns import SinkColumns, sink_columns
+from trimtab.spark.sink_encoding import STAMP, EncodedRows, encode_rows
+from trimtab.spark.sink_loads import Load, loads_of
+from trimtab.wire.batch import decode_batch
+from trimtab.wire.bodies import BrokerData, QueueData, TopicRouteData
+from trimtab.wire.hashing import java_hash
+from trimtab.wire.properties import decode_properties
+
+OPTIONS = {"nameserver": "127.0.0.1:1", "topic": "t"}
+
+
+def options(**more: str) -> SinkOptions:
+    return sink_options({**OPTIONS, **more}, env=lambda _: None, content=lambda _: None)
+
+
+def encoded(columns: SinkColumns, data: dict[str, Any], **more: Any) -> EncodedRows:
+    batch = pa.RecordBatch.from_pydict(data)
+    given: dict[str, Any] = {"tag": None, "stamp": None, "first_row": 0, **more}
+    return encode_rows(
+        batch, columns, ids=lambda count: pa.array([f"ID{at}" for at in range(count)]), **given
+    )
+
+
+def route(topic: str, queues: int = 4) -> Route:
+    return Route(
+        topic,
+        TopicRouteData(
+            queue_datas=(
+                QueueData(
+                    broker_name="b", read_queue_nums=queues, write_queue_nums=queues, perm=6, topic_sys_flag=0
+                ),
+            ),
+            broker_datas=(BrokerData(cluster="c", broker_name="b", broker_addrs={0: "127.0.0.1:1"}),),
+        ),
+    )
+
+
+def properties_of(rows: EncodedRows) -> list[dict[str, str]]:
+    return [decode_properties(text.as_py()) for text in rows.properties]
+
+
+def test_a_batch_body_holds_what_the_rows_say() -> None:
+    columns = SinkColumns(body="body", tag="tag", keys="keys", properties="properties", flag="flag")
+    rows = encoded(
+        columns,
+        {
+            "body": [b"one", b"\x00\x01\x02", b"three"],
+            "tag": ["eu", None, ""],
+            "keys": pa.array(
+                [["k1", "k2"], [], None], pa.list_(pa.field("element", pa.string(), nullable=False))
+            ),
+            "properties": pa.array(
+                [[("n", "1"), ("TAGS", "not mine")], None, [("Grüße", "🚀")]],
+                pa.map_(pa.string(), pa.string()),
+            ),
+            "flag": [7, None, 0],
+        },
+        stamp="q:3:0:",
+        first_row=10,
+    )
+    entries = decode_batch(b"".join(rows.entries.to_pylist()))
+    assert [entry.body for entry in entries] == [b"one", b"\x00\x01\x02", b"three"]
+    assert [entry.flag for entry in entries] == [7, 0, 0]
+    found = [decode_properties(entry.properties) for entry in entries]
+    assert found == [
+        {"UNIQ_KEY": "ID0", "WAIT": "true", "TAGS": "eu", "KEYS": "k1 k2", "n": "1", STAMP: "q:3:0:10"},
+        {"UNIQ_KEY": "ID1", "WAIT": "true", STAMP: "q:3:0:11"},
+        {"UNIQ_KEY": "ID2", "WAIT": "true", "Grüße": "🚀", STAMP: "q:3:0:12"},
+    ]
+
+
+def test_a_slice_of_a_larger_batch_is_encoded_as_itself() -> None:
+    table = pa.RecordBatch.from_pydict({
+        "body": [b"a", b"b", b"c"],
+        "properties": pa.array([[("n", "0")], [("n", "1")], [("n", "2")]], pa.map_(pa.string(), pa.string())),
+        "keys": ["x", "y", "z"],
+    })  # fmt: skip
+    columns = SinkColumns(body="body", properties="properties", keys="keys")
+    rows = encode_rows(
+        table.slice(1, 2), columns, tag="T", stamp=None, first_row=0, ids=lambda n: pa.array(["I"] * n)
+    )
+    assert [(p["n"], p["KEYS"], p["TAGS"]) for p in properties_of(rows)] == [("1", "y", "T"), ("2", "z", "T")]
+    (load,) = loads_of(rows, options(), route)
+    assert [entry.body for entry in decode_batch(bytes(load.body))] == [b"b", b"c"]
+
+
+def test_delays_are_properties_and_go_alone() -> None:
+    columns = SinkColumns(body="body", delay_level="delayLevel")
+    rows = encoded(columns, {"body": ["a", "b", "c", "d"], "delayLevel": [0, 3, None, 0]})
+    assert [p.get("DELAY") for p in properties_of(rows)] == [None, "3", None, None]
+    loads = list(loads_of(rows, options(), route))
+    assert [(load.is_batch, load.count, load.first_row) for load in loads] == [
+        (True, 1, 0), (False, 1, 1), (True, 2, 2),
+    ]  # fmt: skip
+    at = datetime(2026, 11, 16, 12, 0, 0, 123456, tzinfo=UTC)
+    rows = encoded(
+        SinkColumns(body="body", deliver_at="at"),
+        {"body": ["a", "b"], "at": pa.array([at, None], pa.timestamp("us", tz="UTC"))},
+    )
+    assert [p.get("TIMER_DELIVER_MS") for p in properties_of(rows)] == [str(int(at.timestamp() * 1000)), None]
+
+
+def test_rows_with_one_key_keep_their_order_in_one_queue() -> None:
+    keys = ["x", "y", "x", None, "y", "x"]
+    rows = encoded(
+        SinkColumns(body="body", sharding_key="k"), {"body": [str(n) for n in range(6)], "k": keys}
+    )
+    by_queue = {load.queue: load for load in loads_of(rows, options(), route)}
+    queues = route("t").writable.queues
+    for key, bodies in (("x", [b"0", b"2", b"5"]), ("y", [b"1", b"4"])):
+        load = by_queue[queues[abs(java_hash(key)) % 4]]
+        assert [entry.body for entry in decode_batch(bytes(load.body))] == bodies
+    assert [entry.body for entry in decode_batch(bytes(by_queue[None].body))] == [b"3"]
+
+
+def test_topics_and_exact_queues_are_kept_apart() -> None:
+    columns = SinkColumns(body="body", topic="topic", broker_name="b", queue_id="q")
+    rows = encoded(
+        columns,
+        {
+            "body": ["1", "2", "3"],
+            "topic": ["s", "t", "s"],
+            "b": ["b", "b", None],
+            "q": pa.array([1, 2, 3], pa.int32()),
+        },
+    )
+    loads = list(loads_of(rows, options(), route))
+    assert [(load.topic, load.queue) for load in loads] == [
+        ("s", MessageQueue("s", "b", 1)), ("s", None), ("t", MessageQueue("t", "b", 2)),
+    ]  # fmt: skip
+
+
+def test_requests_hold_no_more_than_they_may() -> None:
+    rows = encoded(SinkColumns(body="body"), {"body": ["x" * 400] * 100 + ["y" * 5000]})
+    loads = list(loads_of(rows, options(batchBytes="4k"), route))
+    assert sum(load.count for load in loads) == 101
+    assert all(len(load.body) <= 4096 for load in loads if load.is_batch)
+    assert [(load.is_batch, load.first_row) for load in loads][-1] == (False, 100)
+    assert _rows(loads) == list(range(101))
+
+
+def _rows(loads: list[Load]) -> list[int]:
+    return [row for load in loads for row in range(load.first_row, load.first_row + load.count)]
+
+
+def test_compressed_bodies_go_alone() -> None:
+    rows = encoded(SinkColumns(body="body"), {"body": ["x" * 10, "y" * 200]})
+    loads = list(loads_of(rows, options(compression="zlib", compressBodyOver="100"), route))
+    assert [load.is_batch for load in loads] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("columns", "data", "words"),
+    [
+        (SinkColumns(body="body"), {"body": ["a", None]}, "row 1 of this task has no body"),
+        (SinkColumns(body="body"), {"body": ["a", "b", ""]}, "row 2 of this task has no body"),
+        (SinkColumns(body="body", tag="t"), {"body": ["a"], "t": ["x\x02y"]}, "separator of properties .* tag"),
+        (SinkColumns(body="body", keys="k"), {"body": ["a"], "k": [["a b"]]}, "key 'a b' has a space"),
+        (SinkColumns(body="body", topic="t"), {"body": ["a", "b"], "t": ["x", None]}, "row 1 of this task has no topic"),
+        (
+            SinkColumns(body="body", properties="p"),
+            {"body": ["a", "b"], "p": pa.array([[("n", "1")], [("m", "")]], pa.map_(pa.string(), pa.string()))},
+            "row 1 of this task has a value of a property that is empty",
+        ),
+        (
+            SinkColumns(body="body", tag="t"), {"body": ["a"], "t": ["x" * 40_000]},
+            "row 0 of this task has properties of more than 32767 bytes",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_sent_says_why(columns: SinkColumns, data: dict[str, Any], words: str) -> None:
+    with pytest.raises(SinkWriteError, match=words):
+        encoded(columns, data)
+
+
+def schema(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (schema("tag"), "no column 'body'"),
+        (schema("body", "colour"), "column 'colour' means nothing to the sink; it takes body"),
+        (schema("body", "value"), "mean the same"),
+        (schema("body", "properties"), "column 'properties' is string; it must be map<string,string>"),
+        (schema("body", "brokerName"), "give both columns, or neither"),
+        (StructType([StructField("body", IntegerType())]), "column 'body' is int; it must be binary, string"),
+    ],
+)
+def test_columns_that_cannot_be_written_are_refused_with_what_can(columns: StructType, words: str) -> None:
+    with pytest.raises(SinkSchemaError, match=words):
+        sink_columns(columns, options())
+
+
+def test_a_topic_must_come_from_somewhere() -> None:
+    without = sink_options({"nameserver": "h:1"}, env=lambda _: None, content=lambda _: None)
+    with pytest.raises(SinkSchemaError, match="no topic is named"):
+        sink_columns(schema("body"), without)
+    assert sink_columns(schema("value", "TOPIC"), without) == SinkColumns(body="value", topic="TOPIC")
+    assert sink_columns(schema("body", "topic"), options()).topic is None, (
+        "the option wins, as in Kafka's sink"
+    )
+
+
+def test_flags_are_numbers() -> None:
+    assert np.array_equal(encoded(SinkColumns(body="b"), {"b": ["x"]}).flags, [0])

@@ -1,0 +1,382 @@
+"""The source on a real cluster, called as Spark calls it."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from tests.unit.spark.engine import Stream, read_batch, source
+from trimtab import Message, Producer
+from trimtab.errors import TrimtabError
+from trimtab.model import MessageQueue
+from trimtab.spark.problems import DataLossError, OptionError
+from trimtab.testing import BlockingCluster, Cluster
+from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.commands import Command
+from trimtab.wire.headers.admin import CreateTopic, TopicOnly
+from trimtab.wire.headers.base import Header, decode_ext, encode_ext
+from trimtab.wire.headers.consume import OffsetResponse, QueryConsumerOffset
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def cluster() -> Iterator[BlockingCluster]:
+    with Cluster(brokers=2) as running:
+        for broker in running.brokers:
+            create(running, broker, "orders", 4)
+        yield running
+
+
+def fill(
+    cluster: BlockingCluster, bodies: list[bytes], topic: str = "orders", queue: MessageQueue | None = None
+) -> None:
+    async def send() -> None:
+        async with Producer("tests", nameserver=cluster.nameserver) as producer:
+            await asyncio.gather(
+                *(
+                    producer.send(
+                        Message(
+                            topic,
+                            body,
+                            tag="even" if at % 2 == 0 else "odd",
+                            keys=[f"k{at}"],
+                            properties={"n": str(at)},
+                        ),
+                        queue=queue,
+                    )
+                    for at, body in enumerate(bodies)
+                )
+            )
+
+    asyncio.run(send())
+
+
+def ask(cluster: BlockingCluster, broker: str, code: RequestCode, header: Header) -> Command:
+    from trimtab.io.connection import PeerConnection
+
+    async def asked() -> Command:
+        connection = await PeerConnection.open(cluster.brokers[broker])
+        command = Command(code=code, opaque=connection.next_opaque(), ext=encode_ext(header))
+        answer = await connection.ask(command, timeout_s=30)
+        connection.close()
+        return answer
+
+    answer = asyncio.run(asked())
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer
+
+
+def create(cluster: BlockingCluster, broker: str, topic: str, queues: int) -> None:
+    ask(cluster, broker, RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopic(
+        topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6,
+        topic_filter_type="SINGLE_TAG",
+    ))  # fmt: skip
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.02)
+
+
+def numbered(count: int, word: str = "b") -> list[bytes]:
+    return [b"%s%05d" % (word.encode(), at) for at in range(count)]
+
+
+def options(cluster: BlockingCluster, **more: str) -> dict[str, str]:
+    return {
+        "nameserver": cluster.nameserver,
+        "topic": "orders",
+        "routeRefreshMs": "1",
+        "offsetRefreshMs": "1",
+        **more,
+    }
+
+
+def test_a_batch_reads_every_message_with_all_its_columns(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(500))
+    rows = read_batch(**options(cluster, minPartitions="3"))
+    assert sorted(row["body"] for row in rows) == numbered(500)
+    row = next(row for row in rows if row["body"] == b"b00004")
+    assert (row["topic"], row["tag"], row["keys"]) == ("orders", "even", ["k4"])
+    assert dict(row["properties"])["n"] == "4"
+    assert row["msgId"] == dict(row["properties"])["UNIQ_KEY"]
+    assert row["storeTimestamp"] >= row["bornTimestamp"]
+    assert (row["reconsumeTimes"], row["flag"], row["transactionId"], row["deliverTimestamp"]) == (
+        0,
+        0,
+        None,
+        None,
+    )
+    places = Counter((row["brokerName"], row["queueId"], row["queueOffset"]) for row in rows)
+    assert len(places) == 500
+
+
+def test_projection_by_columns_and_by_schema(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(10))
+    rows = read_batch(**options(cluster, columns="queueOffset, BODY", bodyAs="string"))
+    assert [list(row) for row in rows[:1]] == [["queueOffset", "body"]]
+    assert sorted(row["body"] for row in rows) == [body.decode() for body in numbered(10)]
+    mine = StructType(
+        [StructField("Body", StringType()), StructField("queueoffset", LongType(), nullable=False)]
+    )
+    assert sorted(row["Body"] for row in read_batch(mine, **options(cluster))) == [
+        b.decode() for b in numbered(10)
+    ]
+    with pytest.raises(OptionError, match="'bodyy' is none of them"):
+        read_batch(StructType([StructField("bodyy", BinaryType())]), **options(cluster))
+    with pytest.raises(OptionError, match="queueId as int"):
+        read_batch(StructType([StructField("queueId", LongType())]), **options(cluster))
+    with pytest.raises(OptionError, match="'nonsense' is none of them"):
+        source(**options(cluster, columns="nonsense")).schema()
+    with pytest.raises(OptionError, match="each column once"):
+        source(**options(cluster, columns="body,Body")).schema()
+
+
+def test_the_columns_of_kafka(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(40))
+    rows = read_batch(**options(cluster, schemaMode="kafka", includeHeaders="true"))
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    assert list(rows[0]) == names
+    row = next(row for row in rows if row["value"] == b"b00007")
+    assert (row["key"], row["topic"], row["timestampType"]) == (b"k7", "orders", 1)
+    assert {"key": "n", "value": b"7"} in row["headers"]
+    assert len({(row["partition"], row["offset"]) for row in rows}) == 40
+    assert "headers" not in read_batch(**options(cluster, schemaMode="kafka"))[0]
+
+
+def test_filters_are_the_brokers_work(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(200))
+    assert len(read_batch(**options(cluster, tag="even"))) == 100
+    assert len(read_batch(**options(cluster, tag="even || odd"))) == 200
+    assert len(read_batch(**options(cluster, tag="nobody"))) == 0
+    assert len(read_batch(**options(cluster, sql="n < 20"))) == 20
+
+
+def test_ranges_of_a_batch(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-a", 1)
+    fill(cluster, numbered(100), queue=queue)
+    place = '{"orders": {"broker-a": {"1": %d}}}'
+    chosen = {**options(cluster), "topic": "", "queues": '{"orders": {"broker-a": [1]}}'}
+    end = len(read_batch(**chosen))
+    rows = read_batch(**chosen, startingOffsets=place % (end - 30), endingOffsets=place % (end - 10))
+    assert [row["body"] for row in rows] == numbered(100)[70:90]
+    with pytest.raises(DataLossError, match=f"ends at {end}"):
+        read_batch(**chosen, endingOffsets=place % (end + 1))
+    assert len(read_batch(**chosen, endingOffsets=place % (end + 1), failOnDataLoss="warn")) == end
+    with pytest.raises(OptionError, match="queues that the topic has"):
+        read_batch(**{**chosen, "queues": '{"orders": {"broker-a": [9]}}'})
+
+
+def test_times_are_found_exactly(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(60))
+    rows = read_batch(**options(cluster, columns="body,storeTimestamp"))
+    times = sorted(int(row["storeTimestamp"].timestamp() * 1000 + 0.5) for row in rows)
+    for at_ms in {times[0] - 5, times[0], times[30], times[-1], times[-1] + 1, times[-1] + 60_000}:
+        later = sum(time_ms >= at_ms for time_ms in times)
+        assert len(read_batch(**options(cluster, startingTimestamp=str(at_ms)))) == later
+        assert len(read_batch(**options(cluster, endingTimestamp=str(at_ms)))) == 60 - later
+    with pytest.raises(OptionError, match="a time that"):
+        read_batch(
+            **options(
+                cluster, startingTimestamp=str(times[-1] + 9), startingOffsetsByTimestampStrategy="error"
+            )
+        )
+    assert len(read_batch(**options(cluster, startingTimestamp="-1h"))) == 60
+
+
+def test_topics_by_pattern_and_topics_that_are_not_there(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(5), "orders-eu")
+    fill(cluster, numbered(7), "orders-us")
+    fill(cluster, numbered(9), "payments")
+    chosen = {**options(cluster), "topic": ""}
+    assert len(read_batch(**chosen, topicPattern="orders-.*")) == 12
+    assert len(read_batch(**{**chosen, "topic": "orders-eu, payments"})) == 14
+    with pytest.raises(OptionError, match=r"'topic' is 'nobody'.*a topic that exists"):
+        read_batch(**{**chosen, "topic": "nobody"})
+    assert read_batch(**chosen, topicPattern="nobody.*") == []
+
+
+def test_nobody_at_the_name_servers_address_is_an_error_in_time(cluster: BlockingCluster) -> None:
+    dead = {
+        **options(cluster, requestTimeoutMs="200", numRetries="1", retryIntervalMs="10"),
+        "nameserver": "127.0.0.1:1",
+    }
+    with pytest.raises(TrimtabError, match=r"127\.0\.0\.1:1"):
+        read_batch(**dead)
+    cluster.pause("nameserver")
+    hung = options(cluster, requestTimeoutMs="300", numRetries="1", retryIntervalMs="10")
+    with pytest.raises(TrimtabError, match="no name server answered"):
+        read_batch(**hung)
+    cluster.resume("nameserver")
+
+
+def test_a_stream_reads_everything_once_through_crashes(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(300))
+    stream = Stream(**options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="100"))
+    stream.trigger(dies=True)
+    stream.trigger()
+    fill(cluster, numbered(50, "c"))
+    stream.trigger(dies=True)
+    stream.run_until_idle()
+    stream.start()
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(300) + numbered(50, "c")
+
+
+def test_latest_loses_nothing_when_the_first_batch_is_run_again(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(10))
+    stream = Stream(**options(cluster))
+    stream.reader.initialOffset()
+    fill(cluster, numbered(20, "c"))
+    stream.trigger(dies=True)
+    fill(cluster, numbered(30, "d"))
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(20, "c") + numbered(30, "d")
+
+
+def test_available_now_ends_and_commits_all_it_read(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(100))
+    stream = Stream(
+        **options(
+            cluster,
+            startingOffsets="earliest",
+            group="spark-group",
+            maxOffsetsPerTrigger="40",
+            minOffsetsPerTrigger="30",
+        )
+    )
+    stream.start(available_now=True)
+    assert stream.trigger()
+    fill(cluster, numbered(100, "late"))
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(100)
+    committed = 0
+    for broker in cluster.brokers:
+        for queue_id in range(4):
+            header = QueryConsumerOffset(consumer_group="spark-group", topic="orders", queue_id=queue_id)
+            committed += decode_ext(
+                OffsetResponse, ask(cluster, broker, RequestCode.QUERY_CONSUMER_OFFSET, header).ext
+            ).offset
+    assert committed == 100
+    resumed = Stream(**options(cluster, startingOffsets="group", group="spark-group"))
+    resumed.run_until_idle()
+    assert resumed.bodies() == numbered(100, "late")
+
+
+def test_a_trigger_that_runs_once_has_no_limit(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(90))
+    stream = Stream(**options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10"))
+    assert stream.trigger(once=True) == 90
+
+
+def test_limits_by_offsets_and_by_bytes(cluster: BlockingCluster) -> None:
+    fill(cluster, [body * 200 for body in numbered(80)])
+    stream = Stream(**options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="16"))
+    assert 8 <= stream.trigger() <= 16
+    stream = Stream(**options(cluster, startingOffsets="earliest", maxBytesPerTrigger="30k"))
+    first = stream.trigger()
+    assert 8 <= first < 40, "messages of 1,200 bytes and more"
+    reported = stream.reader.reportLatestOffset()
+    assert reported is not None
+    assert reported["since"], "how long what was left waits"
+    stream.run_until_idle()
+    assert len(stream.rows) == 80
+
+
+def test_a_stream_may_have_an_end(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-b", 2)
+    fill(cluster, numbered(50), queue=queue)
+    place = {"orders": {"broker-b": {"2": 20}}}
+    chosen = {**options(cluster), "topic": "", "queues": '{"orders": {"broker-b": [2]}}'}
+    stream = Stream(**chosen, startingOffsets="earliest", endingOffsets=json.dumps(place))
+    stream.run_until_idle()
+    assert len(stream.rows) == 20
+
+
+def test_queues_that_are_added_are_read_from_their_beginning(cluster: BlockingCluster) -> None:
+    create(cluster, "broker-a", "few", 2)
+    fill(cluster, numbered(10), "few")
+    stream = Stream(**options(cluster, topic="few", startingOffsets="earliest"))
+    stream.run_until_idle()
+    create(cluster, "broker-a", "few", 4)
+    fill(cluster, numbered(10, "c"), "few", queue=MessageQueue("few", "broker-a", 3))
+    create(cluster, "broker-b", "few", 1)
+    fill(cluster, numbered(10, "d"), "few", queue=MessageQueue("few", "broker-b", 0))
+    until(lambda: bool(stream.trigger(dies=True) or stream.trigger()) and len(stream.rows) == 30)
+    assert stream.bodies() == numbered(10) + numbered(10, "c") + numbered(10, "d")
+
+
+def test_a_broker_that_is_away_is_waited_for(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(80))
+    chosen = options(cluster, startingOffsets="earliest", requestTimeoutMs="500", numRetries="0")
+    stream = Stream(**chosen)
+    stream.run_until_idle()
+    cluster.kill("broker-b")
+    for queue_id in range(4):
+        fill(cluster, numbered(5, "c"), queue=MessageQueue("orders", "broker-a", queue_id))
+    stream.run_until_idle()
+    assert len(stream.rows) == 100
+    cluster.restart("broker-b")
+    fill(cluster, numbered(5, "d"), queue=MessageQueue("orders", "broker-b", 0))
+    until(lambda: bool(stream.trigger()) or len(stream.rows) == 105)
+    assert len(stream.rows) == 105
+
+
+def test_a_topic_that_was_removed_is_told_apart_from_a_broker_that_is_away(cluster: BlockingCluster) -> None:
+    create(cluster, "broker-a", "few", 2)
+    fill(cluster, numbered(20), "few")
+    stream = Stream(**options(cluster, topic="few", startingOffsets="earliest"))
+    stream.run_until_idle()
+    ask(cluster, "broker-a", RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="few"))
+    from trimtab.io.connection import PeerConnection
+    from trimtab.wire.headers.names import DeleteTopicInNames
+
+    async def forget() -> None:
+        connection = await PeerConnection.open(cluster.nameserver)
+        header = DeleteTopicInNames(topic="few")
+        command = Command(
+            code=RequestCode.DELETE_TOPIC_IN_NAMESRV, opaque=connection.next_opaque(), ext=encode_ext(header)
+        )
+        await connection.ask(command, timeout_s=30)
+        connection.close()
+
+    asyncio.run(forget())
+    with pytest.raises(DataLossError, match="no such queue any more"):
+        until(lambda: bool(stream.trigger()))
+    # Made anew: the old numbers mean nothing.
+    create(cluster, "broker-a", "few", 2)
+    fill(cluster, numbered(3, "c"), "few", queue=MessageQueue("few", "broker-a", 0))
+    tolerant = Stream(**{**stream.options, "failOnDataLoss": "earliest"})
+    tolerant.offsets, tolerant.commits = stream.offsets, stream.commits
+    tolerant.run_until_idle()
+    assert tolerant.bodies() == numbered(3, "c")
+
+
+def test_messages_that_vanish_between_planning_and_reading(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(40))
+    chosen = options(cluster, startingOffsets="earliest")
+    moved = Command(
+        code=ResponseCode.PULL_OFFSET_MOVED, opaque=0, remark="gone",
+        ext={"suggestWhichBrokerId": "0", "nextBeginOffset": "5", "minOffset": "5", "maxOffset": "5"},
+    )  # fmt: skip
+    stop = cluster.intercept(RequestCode.PULL_MESSAGE, lambda _request: moved, server="broker-a")
+    with pytest.raises(DataLossError, match="5 messages were removed before they were read"):
+        Stream(**chosen).trigger()
+    warned = Stream(**chosen, failOnDataLoss="warn")
+    assert warned.trigger() == 20
+    stop()
+
+
+def test_what_a_worker_gets_holds_no_secret_in_its_representation(cluster: BlockingCluster) -> None:
+    reader = source(**options(cluster, accessKey="me", secretKey="hunter2")).streamReader(
+        source(**options(cluster)).schema()
+    )
+    reader.getDefaultReadLimit()
+    assert "hunter2" not in repr(reader) + repr(reader._parsed)
