@@ -1,4 +1,4 @@
-"""`trimtab demo`: from nothing to understanding in about 90 seconds. Every number on the screen is measured in that run.
+"""`trimtab demo`: from nothing to understanding in a minute or two. Every number on the screen is measured in that run.
 
 Two brokers run in this process. Producers meet a slow broker; consumers, each in a process of its own, join, leave and are killed, first in
 classic and then in leased mode; Spark archives what was sent, where it is installed.
@@ -30,11 +30,11 @@ class DemoPlan:
 
     send_s: float = 2.0
     """Each row of the sending table."""
-    pause_s: float = 3.0
+    pause_s: float = 2.5
     """Between two changes of the group."""
     members: int = 3
     per_second: int = 400
-    handler_ms: int = 50
+    handler_ms: int = 100
     queues: int = 6
     """At each broker."""
     with_spark: bool = True
@@ -60,7 +60,7 @@ Examples:
     help="A folder for what the demo writes; a new one for temporary files, if none is given.",
 )
 def demo(*, fast: bool, keep: bool, no_spark: bool, output: Path | None) -> None:
-    """Show in about 90 seconds what load balancing does: a slow broker, members that come, go and crash, an archive."""
+    """Show in a minute or two what load balancing does: a slow broker, members that come, go and crash, an archive."""
     from dataclasses import replace
 
     from trimtab.cli.demo_screen import Screen
@@ -69,13 +69,14 @@ def demo(*, fast: bool, keep: bool, no_spark: bool, output: Path | None) -> None
     if no_spark:
         plan = replace(plan, with_spark=False)
     folder = output or Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
     run_demo(plan, folder, Screen(sys.stdout), keep=keep)
 
 
 def run_demo(plan: DemoPlan, folder: Path, screen: "Screen", *, keep: bool = False) -> None:
     """All of it; ends by itself unless the cluster shall be kept."""
     from trimtab.io.loops import new_event_loop
+
+    folder.mkdir(parents=True, exist_ok=True)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_demo(plan, folder, screen, keep=keep))
@@ -99,10 +100,10 @@ async def _demo(plan: DemoPlan, folder: Path, screen: "Screen", *, keep: bool) -
         screen.title("Summary")
         _summarise(screen, rows, counts, archived, took_s=(clock.monotonic_ms() - began_ms) / 1000)
         _write(folder, rows, counts, archived)
-        _say_what_next(screen, folder, cluster, keep=keep)
+        _say_what_next(screen, folder, cluster, plan, keep=keep)
         screen.save(folder / REPORT_FILE)
         if keep:
-            await _until_interrupted(screen)
+            await _until_interrupted(cluster, plan, screen)
     _judge(counts, archived)
 
 
@@ -126,7 +127,7 @@ async def _show_archive(
 ) -> int | None:
     from trimtab.cli.demo_spark import archive_topics, why_not
 
-    screen.title("3. Spark archives the topics")
+    screen.title("3. Spark archives the topics and reports the balance")
     reason = "it was left out" if not plan.with_spark else await asyncio.to_thread(why_not)
     if reason is not None:
         screen.say(f"Not in this run: {reason}.")
@@ -168,36 +169,41 @@ def _write(folder: Path, rows: "list[SendingRow]", counts: "list[GroupCounts]", 
     (folder / FIGURES_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
 
 
-def _say_what_next(screen: "Screen", folder: Path, cluster: "AsyncCluster", *, keep: bool) -> None:
+def _say_what_next(
+    screen: "Screen", folder: Path, cluster: "AsyncCluster", plan: DemoPlan, *, keep: bool
+) -> None:
     screen.say(
         f"\nWritten: [bold]{folder / REPORT_FILE}[/bold] (this, for a browser), {folder / FIGURES_FILE} (the figures)"
     )
     if keep:
         screen.say(
-            f"\nThe cluster is up until Ctrl-C: [bold]export NAMESRV_ADDR={cluster.nameserver}[/bold], and then:"
+            f"\nThe cluster is up until Ctrl-C, with {plan.members} consumers at work: [bold]export NAMESRV_ADDR={cluster.nameserver}[/bold], and then:"
         )
         commands = (
-            ("trimtab topic list", "what is there"),
-            ("trimtab message tail orders-leased", "what was sent"),
-            ("trimtab cluster health", "how the servers are"),
+            ("trimtab group describe billing-leased", "who holds what, queue by queue"),
+            ("trimtab dashboard", "the same in a browser"),
+            ("trimtab group history billing-leased", "who moved what, when and why"),
         )
     else:
         screen.say("\nThree commands to try next:")
         commands = (
-            ("trimtab up", "a durable name server and broker, for clients in any language"),
+            ("trimtab up", "a broker of your own, for clients in any language"),
             (
                 "trimtab demo --keep",
-                "the same again; the cluster stays, for trimtab topic, group and message",
+                "the same again, and the cluster stays for you",
             ),
-            ("trimtab --help", "all commands"),
+            ("trimtab sim compare join", "one member more: both modes and all strategies, on virtual time"),
         )
     for command, what in commands:
-        screen.say(f"  [bold]{command:<38}[/bold] {what}")
+        screen.say(f"  [bold]{command:<42}[/bold] {what}")
 
 
-async def _until_interrupted(screen: "Screen") -> None:
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
+async def _until_interrupted(cluster: "AsyncCluster", plan: DemoPlan, screen: "Screen") -> None:
+    from trimtab.cli.demo_group import living_group
+
+    async with living_group(cluster, plan):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
     screen.say("The cluster is gone.")
 
 

@@ -1,7 +1,7 @@
 """What the demo's consumers reported, and the figures made of it."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +36,13 @@ class Ledger:
     """Deliveries and holdings of a group, by its members' own words."""
 
     topic: str
-    deliveries: dict[int, list[str]] = field(default_factory=dict)
-    """For every message number the members that got it, in order."""
+    deliveries: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    """For every message number when it was delivered, and to whom."""
     got: Counter[str] = field(default_factory=Counter)
     holding: dict[tuple[str, "MessageQueue"], int] = field(default_factory=dict)
     held: list["Held"] = field(default_factory=list)
+    dead: dict[str, int] = field(default_factory=dict)
+    """Who was killed, and when."""
 
     def hear(self, member: str, event: dict[str, Any]) -> None:
         """One line of a member."""
@@ -48,7 +50,7 @@ class Ledger:
 
         if event["what"] == "got":
             self.got[member] += 1
-            self.deliveries.setdefault(event["number"], []).append(member)
+            self.deliveries.setdefault(event["number"], []).append((event["at_ms"], member))
             return
         for broker, queue_id in event["queues"]:
             queue = MessageQueue(self.topic, broker, queue_id)
@@ -80,12 +82,21 @@ class Ledger:
         names = [name for names in holders.values() for name in names]
         return len(holders) == len(names) == queues and set(names) == set(members)
 
-    def twice(self, crashed: Collection[str]) -> tuple[int, int]:
-        """Deliveries that were not the first of their message: after planned changes, and after the crash of a member that had it."""
+    def crashed(self, member: str, at_ms: int) -> None:
+        """It was killed: from then on what it had comes again because of that."""
+        self.dead[member] = at_ms
+
+    def twice(self) -> tuple[int, int]:
+        """Deliveries that were not the first of their message: after planned changes, and because a member that had it crashed."""
         planned = crash = 0
-        for members in self.deliveries.values():
-            for place in range(1, len(members)):
-                if crashed and members[place] not in crashed and set(members[:place]) & set(crashed):
+        for deliveries in self.deliveries.values():
+            if len(deliveries) == 1:
+                continue
+            inherited_ms = min(
+                (self.dead[member] for _, member in deliveries if member in self.dead), default=None
+            )
+            for at_ms, _ in sorted(deliveries)[1:]:
+                if inherited_ms is not None and at_ms >= inherited_ms:
                     crash += 1
                 else:
                     planned += 1
@@ -101,6 +112,12 @@ class Ledger:
         since_ms = self.holding.pop((member, queue), None)
         if since_ms is not None:
             self.held.append(Held(queue, member, since_ms, max(since_ms, at_ms)))
+
+
+def fewest_moves(before: Mapping["MessageQueue", str], after: Mapping["MessageQueue", str]) -> int:
+    """How many queues had to move at least, for everybody to have as many as they have now."""
+    had, has = Counter(before.values()), Counter(after.values())
+    return sum((has - had).values())
 
 
 def counts_table(counts: Sequence[GroupCounts]) -> "Table":

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 SETTLE_S_MAX = 120.0
 END_S_MAX = 60.0
 STEP_S = 0.02
+STABLE_MS = 700
+"""A group in which nothing moved for so long is settled."""
 QUIET_S = 1.5
 """So long nothing more may come before what came is counted."""
+MESSAGES_MAX = 100_000
+KEPT_PER_SECOND = 20
+"""While the cluster is kept up for the user, until `MESSAGES_MAX` were sent."""
 
 
 class Member:
@@ -86,7 +91,6 @@ class Group:
         self.members: dict[str, Member] = {}
         self.queues = 2 * plan.queues
         self.moved = self.moved_min = self.settle_ms_max = 0
-        self.crashed: set[str] = set()
         self._nameserver = nameserver
         self._plan = plan
         self._clock = clock
@@ -96,13 +100,24 @@ class Group:
         """One more process."""
         self._count += 1
         name = f"consumer-{self._count}"
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trimtab.cli.demo_member",
-            self._nameserver, f"billing-{self.mode}", self.topic, self.mode, str(self._plan.handler_ms),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+        starting = asyncio.get_running_loop().create_task(self._start())
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            process = await starting  # nobody knows it yet, so nobody else would end it
+            process.kill()
+            await process.wait()
+            raise
         self.members[name] = Member(name, process, self.ledger, self._clock)
         return name
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "trimtab.cli.demo_member",
+            self._nameserver, f"billing-{self.mode}", self.topic, self.mode, str(self._plan.handler_ms),
+            "trace" if self._plan.with_spark else "no-trace",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
 
     async def leave(self) -> str:
         """The first one goes in good order."""
@@ -113,20 +128,28 @@ class Group:
     async def crash(self) -> str:
         """The first one is killed."""
         name = next(iter(self.members))
-        self.crashed.add(name)
+        self.ledger.crashed(name, self._clock.monotonic_ms())
         await self.members.pop(name).kill()
         return name
 
-    async def settled(self) -> None:
-        """Until every queue has exactly one holder and every member something to do."""
+    async def settled(self) -> int:
+        """Until every queue has exactly one holder, every member something to do, and nothing changes any more; the time of the last change."""
+        changed_ms = now_ms = self._clock.monotonic_ms()
+        before: dict[MessageQueue, list[str]] = {}
         try:
             async with asyncio.timeout(SETTLE_S_MAX):
-                while not self.ledger.is_settled(self.queues, self.members):
+                while now_ms - changed_ms < STABLE_MS or not self.ledger.is_settled(
+                    self.queues, self.members
+                ):
                     if dead := [name for name, member in self.members.items() if member.has_ended]:
                         raise TrimtabError(f"{', '.join(dead)} ended by itself; what it said is above")
                     await asyncio.sleep(STEP_S)
+                    now_ms, holders = self._clock.monotonic_ms(), self.ledger.holders()
+                    if holders != before:
+                        before, changed_ms = holders, now_ms
         except TimeoutError:
             raise TrimtabError(f"the group did not settle within {SETTLE_S_MAX:.0f} s") from None
+        return changed_ms
 
     def holders(self) -> "dict[MessageQueue, str]":
         """Who holds what, in a settled group."""
@@ -142,12 +165,15 @@ class Group:
 class Load:
     """Messages at a steady rate, each with its number."""
 
-    def __init__(self, nameserver: str, topic: str, per_second: int) -> None:
+    def __init__(
+        self, nameserver: str, topic: str, per_second: int, messages_max: int = MESSAGES_MAX
+    ) -> None:
         self.sent: set[int] = set()
         self.errors = 0
         self._nameserver = nameserver
         self._topic = topic
         self._per_second = per_second
+        self._messages_max = messages_max
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -179,7 +205,7 @@ class Load:
                     self.sent.add(number)
 
             while not is_over.is_set():
-                due = int((time_s() - began_s) * self._per_second)
+                due = min(self._messages_max, int((time_s() - began_s) * self._per_second))
                 numbers, next_number = range(next_number, due), max(next_number, due)
                 await asyncio.gather(*map(one, numbers))
                 await asyncio.sleep(STEP_S)
@@ -210,8 +236,24 @@ async def show_group(cluster: "AsyncCluster", plan: "DemoPlan", screen: "Screen"
         await group.end()
 
 
+@asynccontextmanager
+async def living_group(cluster: "AsyncCluster", plan: "DemoPlan") -> AsyncIterator[None]:
+    """Members and a little traffic to look at, for as long as the block."""
+    from trimtab.io.clock import SystemClock
+
+    group = Group(cluster.nameserver, "leased", plan, SystemClock())
+    try:
+        for _ in range(plan.members):
+            await group.join()
+        async with Load(cluster.nameserver, group.topic, KEPT_PER_SECOND).running():
+            yield
+    finally:
+        await group.end()
+
+
 async def _changes(group: Group, load: Load, plan: "DemoPlan", screen: "Screen", clock: "Clock") -> None:
-    from trimtab.balance.metrics import moved, moved_min
+    from trimtab.balance.metrics import moved
+    from trimtab.cli.demo_counts import fewest_moves
 
     changes: tuple[tuple[str, Callable[[], Awaitable[str]]], ...] = (
         ("joined", group.join),
@@ -223,14 +265,13 @@ async def _changes(group: Group, load: Load, plan: "DemoPlan", screen: "Screen",
             await asyncio.sleep(plan.pause_s)
             before, began_ms = group.holders(), clock.monotonic_ms()
             name = await change()
-            await group.settled()
-            settle_ms = clock.monotonic_ms() - began_ms
+            settle_ms = await group.settled() - began_ms
             after = group.holders()
-            moves, least = moved(before, after), moved_min(before, tuple(after), tuple(group.members))
+            moves, least = moved(before, after), fewest_moves(before, after)
             group.moved += moves
             group.moved_min += least
             group.settle_ms_max = max(group.settle_ms_max, settle_ms)
-            again = sum(group.ledger.twice(group.crashed))
+            again = sum(group.ledger.twice())
             screen.say(
                 f"  {name} {what:<10}  settled after {settle_ms / 1000:4.1f} s, {moves:2} of {group.queues} queues moved (at least {least}),"
                 f" {again:3} messages came again"
@@ -258,7 +299,7 @@ def _counts(group: Group, load: Load, first_ms: int, last_ms: int) -> "GroupCoun
     queues = tuple(ledger.holders())
     for name in list(group.members):
         ledger.gone(name, last_ms)
-    planned, crash = ledger.twice(group.crashed)
+    planned, crash = ledger.twice()
     return GroupCounts(
         mode=group.mode,
         topic=group.topic,
@@ -281,10 +322,10 @@ def _members_table(group: Group, load: Load) -> "Table":
 
     table = Table("member", "queues", "messages", "", box=None, padding=(0, 2))
     for name, got in sorted(group.ledger.got.items()):
-        state = "" if name in group.members else "killed" if name in group.crashed else "left"
+        state = "" if name in group.members else "killed" if name in group.ledger.dead else "left"
         held = group.ledger.queues_of(name)
         table.add_row(name, f"{held:2} {'█' * held}", f"{got:,}", state, style=None if not state else "dim")
-    twice = sum(group.ledger.twice(group.crashed))
+    twice = sum(group.ledger.twice())
     waiting = len(load.sent) - len(group.ledger.deliveries)
     table.caption = f"sent {len(load.sent):,}, waiting {max(0, waiting):,}, delivered again {twice:,}"
     return table

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 CONCURRENCY = 64
 
 
-async def be_a_member(nameserver: str, group: str, topic: str, mode: str, handler_ms: int) -> None:
+async def be_a_member(
+    nameserver: str, group: str, topic: str, mode: str, handler_ms: int, trace: str
+) -> None:
     """Until the end of standard input."""
     from trimtab.client.push import PushConsumer
     from trimtab.client.push_settings import Consuming
@@ -51,18 +53,18 @@ async def be_a_member(nameserver: str, group: str, topic: str, mode: str, handle
         on_assigned=told("took"),
         on_revoked=told("left"),
         on_lost=told("left"),
-        consuming=Consuming(concurrency=CONCURRENCY),
+        consuming=Consuming(concurrency=CONCURRENCY, trace=trace == "trace"),
     ):
         await asyncio.to_thread(sys.stdin.read)
 
 
 def main() -> None:
-    """`python -m trimtab.cli.demo_member NAMESERVER GROUP TOPIC MODE HANDLER_MS`."""
+    """`python -m trimtab.cli.demo_member NAMESERVER GROUP TOPIC MODE HANDLER_MS trace|no-trace`."""
     from trimtab.io.loops import new_event_loop
 
-    nameserver, group, topic, mode, handler_ms = sys.argv[1:]
+    nameserver, group, topic, mode, handler_ms, trace = sys.argv[1:]
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(be_a_member(nameserver, group, topic, mode, int(handler_ms)))
+        runner.run(be_a_member(nameserver, group, topic, mode, int(handler_ms), trace))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The demo's third part: a Spark stream, in a process of its own, writes the topics to Parquet and counts what is there."""
+"""The demo's third part: Spark, in a process of its own, writes the topics to Parquet and makes the balance report of what consumers traced."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from trimtab.errors import JavaNotFoundError, TrimtabError
 if TYPE_CHECKING:
     from trimtab.cli.demo_screen import Screen
 
-SPARK_S_MAX = 300.0
+SPARK_S_MAX = 480.0
 LOG_FILE = "spark.log"
 
 
@@ -35,18 +35,31 @@ async def archive_topics(nameserver: str, topics: list[str], folder: Path, scree
 
     clock = SystemClock()
     began_ms = clock.monotonic_ms()
+    with screen.moving(lambda: f"Spark is at work ({(clock.monotonic_ms() - began_ms) / 1000:.0f} s) …"):
+        found = json.loads(await _said_by_spark(nameserver, topics, folder))
+    rows = int(found["rows"])
+    screen.say(
+        f"{rows:,} messages of {' and '.join(topics)} are Parquet files now, with {found['ids']:,} different ids:"
+        f" [bold]{folder / 'archive'}[/bold]"
+    )
+    screen.say(
+        f"balance-report made a page of {found['deliveries']:,} traced deliveries, {found['moves']:,} moves of queues among"
+        f" them: [bold]{found['page']}[/bold]"
+    )
+    screen.say(f"Spark took {(clock.monotonic_ms() - began_ms) / 1000:.0f} s for all of it.")
+    return rows
+
+
+async def _said_by_spark(nameserver: str, topics: list[str], folder: Path) -> bytes:
     log = folder / LOG_FILE
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trimtab.cli.demo_spark", nameserver, ",".join(topics), str(folder / "archive"),
+            sys.executable, "-m", "trimtab.cli.demo_spark", nameserver, ",".join(topics), str(folder),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
         )  # fmt: skip
         try:
-            with screen.moving(
-                lambda: f"Spark is at work ({(clock.monotonic_ms() - began_ms) / 1000:.0f} s) …"
-            ):
-                async with asyncio.timeout(SPARK_S_MAX):
-                    said, _ = await process.communicate()
+            async with asyncio.timeout(SPARK_S_MAX):
+                said, _ = await process.communicate()
         except TimeoutError:
             raise TrimtabError(f"Spark was not done within {SPARK_S_MAX:.0f} s; its log: {log}") from None
         finally:
@@ -55,30 +68,34 @@ async def archive_topics(nameserver: str, topics: list[str], folder: Path, scree
                 await process.wait()
     if process.returncode != 0:
         raise TrimtabError(f"Spark ended with {process.returncode}; its log: {log}")
-    found = json.loads(said.splitlines()[-1])
-    rows = int(found["rows"])
-    screen.say(
-        f"{rows:,} messages of {', '.join(topics)} are Parquet files now, {found['ids']:,} different message ids among them, in"
-        f" {(clock.monotonic_ms() - began_ms) / 1000:.0f} s with Spark's start: [bold]{folder / 'archive'}[/bold]"
-    )
-    return rows
+    return said.splitlines()[-1]
 
 
-def archive(nameserver: str, topics: str, folder: str) -> dict[str, int]:
+def archive_and_report(nameserver: str, topics: str, folder: str) -> dict[str, int | str]:
     """In the other process: what is there now, once."""
-    from trimtab.pipelines.streams import archive as start_archive
+    from trimtab.pipelines.balance import balance_report
+    from trimtab.pipelines.streams import archive
     from trimtab.spark import session
 
     spark = session("local[2]", app="trimtab-demo")
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        query = start_archive(spark, folder, options={"nameserver": nameserver, "topic": topics})
-        query.awaitTermination()
-        rows = spark.read.parquet(folder)
-        return {"rows": rows.count(), "ids": rows.select("msgId").distinct().count()}
+        archived = f"{folder}/archive"
+        archive(spark, archived, options={"nameserver": nameserver, "topic": topics}).awaitTermination()
+        rows = spark.read.parquet(archived)
+        report = balance_report(
+            spark, f"{folder}/balance", options={"nameserver": nameserver}, topics=tuple(topics.split(","))
+        )
+        return {
+            "rows": rows.count(),
+            "ids": rows.select("msgId").distinct().count(),
+            "deliveries": spark.read.parquet(f"{folder}/balance/deliveries.parquet").count(),
+            "moves": len(report.moves),
+            "page": str(report.page),
+        }
     finally:
         spark.stop()
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(archive(*sys.argv[1:])) + "\n")
+    sys.stdout.write(json.dumps(archive_and_report(*sys.argv[1:])) + "\n")

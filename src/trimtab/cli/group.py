@@ -6,9 +6,11 @@ import click
 
 from trimtab.cli.group_check import check
 from trimtab.cli.group_doctor import doctor
+from trimtab.cli.group_history import history
 from trimtab.cli.group_offsets import clone, reset
-from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_rows, queue_texts, topic_lags
-from trimtab.cli.group_watch import history, watch
+from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_texts, rows_with_held, topic_lags
+from trimtab.cli.group_simulate import simulate
+from trimtab.cli.group_watch import watch
 from trimtab.cli.moments import number_text, rate_text, span_text
 from trimtab.cli.printing import print_facts, print_table
 from trimtab.cli.shell import NotSoError, Shell, remote
@@ -40,7 +42,7 @@ def group() -> None:
     """Groups of consumers: who holds what, lag, offsets, what is wrong."""
 
 
-for _command in (reset, clone, check, doctor, watch, history):
+for _command in (reset, clone, check, doctor, watch, history, simulate):
     group.add_command(_command)
 
 
@@ -88,8 +90,9 @@ Examples:
   trimtab group describe billing --sample 5        rates over five seconds
   trimtab group describe billing --json | jq '.queues[] | select(.lag > 0)'
 \b
-HOLDER is what the members say they hold; two holders are joined with +. LEASE is "locked" for a queue that is
-consumed in order. LAG-TIME is the age of the last consumed message. RATE is measured between two looks;
+HOLDER is what the members say they hold; two holders are joined with +. LEASE is how long ago the lease was
+renewed and SINCE for how long the queue is held, where members are trimtab's; LEASE is "locked" for a queue that
+others consume in order. LAG-TIME is the age of the last consumed message. RATE is measured between two looks;
 ETA is when the lag is gone at that rate. "-" cannot be known."""
 )
 @click.argument("name")
@@ -116,23 +119,24 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
         clock = SystemClock()
         before = None
         if sample_s:
+            began_ms = clock.monotonic_ms()
             before = await look_at(admin, name, clock)
-            await asyncio.sleep(sample_s)
+            await asyncio.sleep(max(0.0, sample_s - (clock.monotonic_ms() - began_ms) / 1000))
         members = await admin.members(name)
         return members, before, await look_at(admin, name, clock, members)
 
     members, before, after = shell.ask(fetch)
-    rows = [row for row in queue_rows(before, after) if topic in (None, row["topic"])]
+    rows = [row for row in rows_with_held(before, after) if topic in (None, row["topic"])]
     if topic is not None and not rows:
         raise NotSoError(f"group {name!r} has no queue of topic {topic!r}")
     failures = (*members.failures, *after.progress.failures)
     view = members.views[0] if members.views else None
-    document = {
+    document: dict[str, Any] = {
         "group": name,
         "members": members.client_ids,
         "consume_type": view and view.consume_type,
         "message_model": view and view.message_model,
-        "lag": sum(row["lag"] for row in rows),
+        "lag": sum(row["lag"] or 0 for row in rows),
         "queues": rows,
         "failures": failures,
     }

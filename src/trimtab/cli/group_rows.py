@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from trimtab.client.admin.rows import HeldQueue, QueueProgress
     from trimtab.model import MessageQueue
 
+    Holders = dict[MessageQueue, list[tuple[str, HeldQueue]]]
+
 QUEUE_TITLES = (
     "TOPIC",
     "BROKER",
@@ -30,15 +32,16 @@ def queue_rows(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
     from trimtab.client.admin.diagnosis import holders_of
 
     holders = holders_of(after.states)
-    earlier = _places(before)
-    later = _places(after)
+    earlier = {} if before is None else _places(before, holders_of(before.states))
+    later = _places(after, holders)
     span_s = 0.0 if before is None else (after.now_ms - before.now_ms) / 1000
     ends = {} if before is None else {row.queue: row.max_offset for row in before.progress.queues}
     rows = []
     for row in after.progress.queues:
-        held = holders.get(row.queue, [])
-        per_s = _rate(earlier.get(row.queue), later.get(row.queue), span_s)
-        in_per_s = _rate(ends.get(row.queue), row.max_offset, span_s)
+        queue = row.queue
+        held = holders.get(queue, [])
+        per_s = _rate(earlier.get(queue), later.get(queue), span_s)
+        in_per_s = _rate(ends.get(queue), row.max_offset, span_s)
         rows.append(
             {
                 "topic": row.topic,
@@ -46,7 +49,8 @@ def queue_rows(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
                 "queue_id": row.queue_id,
                 "holders": [client_id for client_id, _ in held],
                 "lease": _lease(held[0][1]) if held else None,
-                "since_ms": None,
+                "lease_age_ms": held[0][1].lease_age_ms if held else None,
+                "since_ms": held[0][1].since_ms if held else None,
                 "offset": row.offset,
                 "max_offset": row.max_offset,
                 "lag": row.lag,
@@ -58,6 +62,31 @@ def queue_rows(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
     return rows
 
 
+def rows_with_held(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
+    """As `queue_rows`, and also queues that somebody holds and nobody has committed an offset of yet."""
+    from trimtab.client.admin.diagnosis import holders_of
+
+    known = {row.queue for row in after.progress.queues}
+    held = holders_of(after.states)
+    rows = queue_rows(before, after)
+    rows += [_held_only(queue, by) for queue, by in held.items() if queue not in known]
+    return sorted(rows, key=lambda row: (row["topic"], row["broker"], row["queue_id"]))
+
+
+def _held_only(queue: "MessageQueue", held: "list[tuple[str, HeldQueue]]") -> dict[str, Any]:
+    """A queue of which nothing was committed yet."""
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "holders": [client_id for client_id, _ in held],
+        "lease": _lease(held[0][1]),
+        "lease_age_ms": held[0][1].lease_age_ms,
+        "since_ms": held[0][1].since_ms,
+        **dict.fromkeys(("offset", "max_offset", "lag", "lag_ms", "per_s", "eta_ms")),
+    }
+
+
 def queue_texts(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     """A row as it stands in a table."""
     return (
@@ -65,7 +94,7 @@ def queue_texts(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
         row["broker"],
         str(row["queue_id"]),
         " + ".join(row["holders"]) or "-",
-        row["lease"] or "-",
+        _lease_text(row),
         "-" if row["since_ms"] is None else span_text(now_ms - row["since_ms"]),
         number_text(row["offset"]),
         number_text(row["lag"]),
@@ -107,14 +136,10 @@ def holder_table(look: "Look") -> "dict[MessageQueue, tuple[str, ...]]":
     }
 
 
-def _places(look: "Look | None") -> "dict[MessageQueue, int]":
+def _places(look: "Look", holders: "Holders") -> "dict[MessageQueue, int]":
     """How far each queue is: as its holder says, who knows it first, else as the broker says."""
-    from trimtab.client.admin.diagnosis import holders_of
-
-    if look is None:
-        return {}
     places = {row.queue: row.offset for row in look.progress.queues}
-    for queue, held in holders_of(look.states).items():
+    for queue, held in holders.items():
         if queue in places:
             places[queue] = max(places[queue], *(row.committed for _, row in held))
     return places
@@ -135,4 +160,10 @@ def _eta_ms(lag: int, per_s: float | None, in_per_s: float | None) -> int | None
 
 
 def _lease(held: "HeldQueue") -> str | None:
+    if held.lease_age_ms is not None:
+        return "leased"
     return "locked" if held.locked else None
+
+
+def _lease_text(row: dict[str, Any]) -> str:
+    return row["lease"] or "-" if row["lease_age_ms"] is None else span_text(row["lease_age_ms"])

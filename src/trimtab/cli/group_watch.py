@@ -1,14 +1,14 @@
-"""`trimtab group watch`: a group live; `history`: the rebalances that a watch recorded."""
+"""`trimtab group watch`: a group live."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, holder_table, queue_rows, queue_texts
-from trimtab.cli.moments import number_text, span_text, time_text
-from trimtab.cli.printing import console, print_json, print_table, table, warn
+from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, holder_table, queue_texts, rows_with_held
+from trimtab.cli.moments import number_text, time_text
+from trimtab.cli.printing import console, table, warn
 from trimtab.cli.shell import NotSoError, Shell, remote
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class _Screen:
             *self._last,
             *(f"{time_text(event.at_ms)}  {event_text(event)}" for event in events),
         ][-self.LINES_MAX :]
-        rows = [queue_texts(row, look.now_ms) for row in queue_rows(before, look)]
+        rows = [queue_texts(row, look.now_ms) for row in rows_with_held(before, look)]
         head = f"{self._name}: {len(look.states.members)} member(s), lag {number_text(look.progress.lag)}   {time_text(look.now_ms)}"
         self._live.update(
             Group(Text(head, style="bold"), table(QUEUE_TITLES, rows, QUEUE_RIGHT), *map(Text, self._last)),
@@ -138,32 +138,3 @@ class _Screen:
 
     def close(self) -> None:
         self._live.stop()
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  trimtab group watch billing --record billing.jsonl &
-  trimtab group history billing.jsonl
-  trimtab group history billing.jsonl --json"""
-)
-@click.argument("record", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--group", "name", help="Only of this group.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with stable names.")
-def history(record: Path, name: str | None, *, as_json: bool) -> None:
-    """Show the rebalances that `group watch --record` saw: when, why, how many queues moved, how long it took."""
-    from trimtab.cli.group_events import read_events, rebalances_of
-
-    with record.open() as file:
-        events, bad = read_events(file)
-    if bad:
-        warn(f"{bad} line(s) of {record} are no events and are passed over")
-    rebalances = rebalances_of(event for event in events if name in (None, event.group))
-    if as_json:
-        print_json({"rebalances": rebalances})
-        return
-    rows: list[tuple[Any, ...]] = [
-        (time_text(one.at_ms), span_text(one.took_ms), str(one.moved), span_text(one.unheld_ms), one.cause)
-        for one in rebalances
-    ]
-    print_table(("AT", "TOOK", "MOVED", "UNHELD", "CAUSE"), rows, right=("TOOK", "MOVED", "UNHELD"))

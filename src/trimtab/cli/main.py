@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("trimtab.cli.bench:bench", "Measure: sending, draining, membership changes."),
     "sim": ("trimtab.cli.sim:sim", "Play what happens to a group on virtual time, from a seed."),
     "spark": ("trimtab.cli.spark:spark", "Queries of Spark: what they need, where they stand."),
+    "pipeline": ("trimtab.cli.pipeline:pipeline", "Ready pipelines on Spark: balance report, archive, dead letters, sweep."),
     "store": ("trimtab.cli.store:store", "Look after a broker's store while the broker is down."),
 }
 """A verb, where it is, and what it says in the list of all."""

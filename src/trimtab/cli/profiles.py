@@ -16,7 +16,6 @@ The file may hold secrets, so it is written readable for its owner alone.
 
 import os
 import re
-import tempfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -78,15 +77,15 @@ def profile_path() -> Path:
 
 def read_profiles(path: Path | None = None) -> Profiles:
     """What the file says; no file says nothing."""
+    path = path or profile_path()
+    if not path.exists():
+        return Profiles(by_name={})
     import tomllib
 
-    path = path or profile_path()
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise SettingsError(f"{path} is larger than {FILE_BYTES_MAX} bytes; that is no file of ours")
         table = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return Profiles(by_name={})
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from error
     entries = table.get("profiles", {})
@@ -111,6 +110,8 @@ def _profile(path: Path, name: str, entry: dict[str, object]) -> Profile:
 
 def write_profiles(profiles: Profiles, path: Path | None = None) -> Path:
     """Puts the file in place as a whole, readable for its owner alone."""
+    import tempfile
+
     path = path or profile_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=".config-")

@@ -71,10 +71,13 @@ def outside_options(command: F) -> F:
 Examples:
   trimtab up                                  one broker; messages are kept
   trimtab up --brokers 2 --memory             two brokers that forget
+  trimtab up --dashboard                      and a page that shows who holds what
   trimtab up --nameserver-port 0 --broker-port 0 --ready-file ready.json
   trimtab up --host 0.0.0.0 --advertise 10.0.0.5 --acl accounts.yml --tls-cert c.pem --tls-key k.pem"""
 )
 @click.option("--brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True)
+@click.option("--dashboard", is_flag=True, help="Run the dashboard too, for this machine alone.")
+@click.option("--dashboard-port", type=PORT, default=8_765, show_default=True, help="0: any free one.")
 @click.option("--nameserver-port", type=PORT, default=9876, show_default=True, help="0: any free one.")
 @click.option(
     "--broker-port",
@@ -93,17 +96,24 @@ def up(
     data: Path | None,
     memory: bool,  # noqa: FBT001
     flush: Any,
+    dashboard: bool,  # noqa: FBT001
+    dashboard_port: int,
     **outside: Any,
 ) -> None:
     """Run a name server and brokers, until Ctrl-C."""
     from trimtab.cli.serving import Outside, Storage, run_up
 
+    if dashboard and outside["acl"] is not None:
+        raise click.UsageError(
+            "--dashboard has no account to sign with; run `trimtab dashboard --access-key ...` beside this"
+        )
     run_up(
         brokers,
         nameserver_port=nameserver_port,
         broker_port=broker_port,
         storage=Storage(data, memory=memory, flush=flush),
         outside=Outside(**outside),
+        dashboard_port=dashboard_port if dashboard else None,
     )
 
 

@@ -152,7 +152,13 @@ def _before_port(host: str) -> str:
 
 
 def run_up(
-    brokers: int, *, nameserver_port: int, broker_port: int, storage: Storage, outside: Outside
+    brokers: int,
+    *,
+    nameserver_port: int,
+    broker_port: int,
+    storage: Storage,
+    outside: Outside,
+    dashboard_port: int | None = None,
 ) -> None:
     """Until a signal comes."""
     from trimtab.broker.server import BrokerPlan
@@ -191,6 +197,7 @@ def run_up(
             plans,
             folder,
             outside,
+            dashboard_port,
         )
 
 
@@ -338,6 +345,7 @@ def serve(
     plans: "Callable[[str], list[BrokerPlan]]",
     folder: Path | None,
     outside: Outside,
+    dashboard_port: int | None = None,
 ) -> None:
     """Starts everything, says so, and stops it when a signal comes."""
     from trimtab.io.loops import new_event_loop
@@ -349,15 +357,18 @@ def serve(
     announcement = Announcement(outside, folder)
     announcement.starting()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(nameserver, plans, announcement))
+        runner.run(_serve(nameserver, plans, announcement, dashboard_port))
 
 
 async def _serve(
-    nameserver: "NameServer | None", plans: "Callable[[str], list[BrokerPlan]]", announcement: Announcement
+    nameserver: "NameServer | None",
+    plans: "Callable[[str], list[BrokerPlan]]",
+    announcement: Announcement,
+    dashboard_port: int | None,
 ) -> None:
     from trimtab.broker.server import BrokerServer
 
-    stopping = _stop_on_signals(asyncio.get_running_loop())
+    stopping = stop_on_signals(asyncio.get_running_loop())
     outside = announcement.outside
     async with AsyncExitStack() as stack:
         if nameserver is not None:
@@ -371,6 +382,12 @@ async def _serve(
         if not stopping.is_set():
             told = None if nameserver is None else _as_told(nameserver.address, outside)
             announcement.ready(told, brokers)
+            if dashboard_port is not None and nameserver is not None:
+                from trimtab.cli.dashboard import start_dashboard
+
+                await start_dashboard(
+                    stack, nameserver.address, outside.tls_to_ourselves(), announcement.folder, dashboard_port
+                )
         await stopping.wait()
 
 
@@ -378,7 +395,8 @@ def _as_told(address: str, outside: Outside) -> str:
     return f"{outside.advertised}:{address.rpartition(':')[2]}"
 
 
-def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+def stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """An event that the first signal to stop sets."""
     stopping = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
 

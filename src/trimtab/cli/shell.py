@@ -91,7 +91,14 @@ class Shell:
         """Opens an admin for one question. An unknown topic or group is answered with a name that is like it."""
         import asyncio
 
-        return asyncio.run(self._ask(question))
+        answers: list[T] = []
+
+        async def keep() -> None:
+            answers.append(await self._ask(question))
+
+        # Not as the coroutine's result: Python 3.11 makes a text of that when it gives Ctrl-C back, and it may be large.
+        asyncio.run(keep())
+        return answers[0]
 
     async def _ask(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
         from trimtab.client.admin import Admin

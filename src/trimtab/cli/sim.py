@@ -74,9 +74,13 @@ def _played(scenario: str, options: dict[str, Any]) -> "SimReport":
 def _swarm_seed(options: dict[str, Any]) -> "SimReport":
     from trimtab.sim.swarm import run_seed
 
-    given = sorted(name for name in ("members", "queues", "brokers", "strategy", "hours", "per_s") if options.get(name))
+    given = sorted(
+        name for name in ("members", "queues", "brokers", "strategy", "hours", "per_s") if options.get(name)
+    )
     if given:
-        raise click.UsageError(f"a swarm's seed says itself what its world is made of; leave --{given[0]} out, or name a scenario")
+        raise click.UsageError(
+            f"a swarm's seed says itself what its world is made of; leave --{given[0]} out, or name a scenario"
+        )
     return run_seed(options["seed"])
 
 
@@ -137,9 +141,13 @@ Examples:
   trimtab sim swarm --seeds 200
   trimtab sim swarm --seeds 1000 --first-seed 5000 --json""",
 )
-@click.option("--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="How many runs.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="How many runs."
+)
 @click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--shrink/--no-shrink", "makes_small", default=True, help="Whether the first failure is made small.")
+@click.option(
+    "--shrink/--no-shrink", "makes_small", default=True, help="Whether the first failure is made small."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def run_many(*, seeds: int, first_seed: int, makes_small: bool, as_json: bool) -> None:
     """Many runs with faults drawn from their seeds. Exit code 1 if a promise was broken in any of them."""
@@ -155,11 +163,11 @@ def run_many(*, seeds: int, first_seed: int, makes_small: bool, as_json: bool) -
             failed += [] if report.is_fine else [report]
             advance(1)
     if as_json:
-        print_json(
-            {"seeds": seeds, "first_seed": first_seed, "simulated_s": simulated_s, "failed": failed}
-        )
+        print_json({"seeds": seeds, "first_seed": first_seed, "simulated_s": simulated_s, "failed": failed})
     else:
-        click.echo(f"{seeds} seeds from {first_seed} on, {simulated_s / 3600:,.1f} virtual hours: {len(failed)} broke a promise")
+        click.echo(
+            f"{seeds} seeds from {first_seed} on, {simulated_s / 3600:,.1f} virtual hours: {len(failed)} broke a promise"
+        )
         for report in failed:
             click.echo(f"seed {report.seed} (trimtab sim run --seed {report.seed}): {report.violations[0]}")
         if failed and makes_small:
@@ -174,7 +182,9 @@ def _show_small(seed: int) -> None:
 
     small = shrink(mix_of(seed))
     shape = small.shape
-    click.echo(f"seed {seed} made small: {shape.members} members, {shape.queues} queues, {shape.brokers} brokers, and")
+    click.echo(
+        f"seed {seed} made small: {shape.members} members, {shape.queues} queues, {shape.brokers} brokers, and"
+    )
     for fault in small.faults:
         click.echo(f"  {fault}")
 
@@ -189,7 +199,9 @@ def list_all(*, as_json: bool) -> None:
     if as_json:
         print_json([{"name": scenario.name, "what": scenario.what} for scenario in SCENARIOS.values()])
     else:
-        print_table(("scenario", "what happens"), [(scenario.name, scenario.what) for scenario in SCENARIOS.values()])
+        print_table(
+            ("scenario", "what happens"), [(scenario.name, scenario.what) for scenario in SCENARIOS.values()]
+        )
 
 
 def _shown(value: object) -> str:

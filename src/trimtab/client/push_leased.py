@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 FAREWELL_S_MAX: Final = 2.0
 """How long the others are not told that this member leaves, while its handlers end."""
+RETRY_LOOKS_MAX: Final = 60
+"""A broker that makes no retry topic is not waited for for ever."""
 BLIND_RETRY_S: Final = 0.5
 """How soon a look that could not see everything is repeated."""
 
@@ -101,6 +103,7 @@ class LeasedRounds:
         self._is_due = asyncio.Event()
         self._looking = asyncio.Lock()
         self._doing: set[asyncio.Task[None]] = set()
+        self._retry_looks = 0
         self._idle = asyncio.Event()
         self._drained = asyncio.Event()
         self.count = 0
@@ -190,7 +193,21 @@ class LeasedRounds:
                 saw_all = False
                 if not topic.startswith(RETRY_PREFIX):
                     _log.warning("%s cannot share %s: %s", self._machine.group, topic, error)
-        return queues, saw_all
+        return queues, await self._sees_all_retries(queues) and saw_all
+
+    async def _sees_all_retries(self, queues: dict[str, tuple[MessageQueue, ...]]) -> bool:
+        """The retry topic of a new group appears at one broker after the other, and who sees less of it than others shares wrongly."""
+        retries = [topic for topic in queues if topic.startswith(RETRY_PREFIX)]
+        brokers = {queue.broker_name for found in queues.values() for queue in found}
+        for topic in retries:
+            if {
+                queue.broker_name for queue in queues[topic]
+            } < brokers and self._retry_looks < RETRY_LOOKS_MAX:
+                self._retry_looks += 1
+                with suppress(TrimtabError):
+                    queues[topic] = (await self._session.refresh_route(topic)).readable
+                return {queue.broker_name for queue in queues[topic]} == brokers
+        return True
 
     async def _tick(self) -> None:
         while True:

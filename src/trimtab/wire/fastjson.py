@@ -21,6 +21,7 @@ bounded by the types: what they do not name is skipped or dropped, and msgspec g
 import re
 from collections.abc import Callable, Hashable
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -44,7 +45,8 @@ REFERRED_DEPTH_MAX = 64
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 _INTEGER: Final = rb"-?\d++"
 _FLAT_OBJECT: Final = rb'\{(?:[^{}"]++|%b)*+\}' % _STRING
-_STRING_OR_BRACKET = re.compile(rb"%b|[{}\[\]]" % _STRING, re.DOTALL)
+_UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b)*+([{}\[\]]|\Z)' % _STRING, re.DOTALL)
+_STEPS: Final = {b"{": 1, b"[": 1, b"}": -1, b"]": -1, b"": 0}
 _ODD_KEY_FIRST = re.compile(rb"\{\s*+[-\d{]")
 _UP_TO_ODD_KEY = re.compile(
     rb'(?:[^"{,]++|%(string)b|(?![{,]\s*+(?:%(integer)b|%(object)b)\s*+:)[{,])*+'
@@ -86,15 +88,9 @@ def _decode(cls: Any, data: bytes, body_bytes_max: int) -> Any:
 
 def _check_depth(data: bytes) -> None:
     """Bodies with odd keys are rewritten before msgspec sees them; its own guard against depth would come too late."""
-    depth = 0
-    for match in _STRING_OR_BRACKET.finditer(data):
-        token = match[0]
-        if token in (b"{", b"["):
-            depth += 1
-            if depth > DEPTH_MAX:
-                raise ProtocolError(f"a body of {len(data)} bytes is nested more than {DEPTH_MAX} deep")
-        elif token in (b"}", b"]"):
-            depth -= 1
+    steps = (_STEPS[match[1]] for match in _UP_TO_BRACKET.finditer(data))
+    if max(accumulate(steps), default=0) > DEPTH_MAX:
+        raise ProtocolError(f"a body of {len(data)} bytes is nested more than {DEPTH_MAX} deep")
 
 
 def _name(cls: Any) -> str:

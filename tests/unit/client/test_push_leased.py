@@ -206,3 +206,18 @@ def test_nonsense_is_refused_before_anything_happens() -> None:
     ):
         with pytest.raises(SettingsError, match=told):
             PushConsumer("g", subscribe={TOPIC: "*"}, handler=ignore, nameserver="127.0.0.1:1", **options)
+
+
+def test_the_members_of_a_new_group_agree_although_its_retry_topic_appears_bit_by_bit() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        handler = Counted(0.0)
+        await send(cluster, numbered(1))
+        first, second = (leased(cluster, handler, client_id=name) for name in ("one", "two"))
+        await first.start()
+        await second.start()
+        # Four queues of the topic and one of the retry topic at each of two brokers.
+        await eventually(lambda: len(first.holdings()) + len(second.holdings()) == 10, "all queues are held")
+        await first.close()
+        await second.close()
+
+    play(scenario, brokers=2)

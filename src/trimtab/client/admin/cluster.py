@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from trimtab.client.admin.groups import member_row
 from trimtab.client.admin.messages import Messages
+from trimtab.client.admin.reach import NoSuchAccountError
 from trimtab.client.admin.rows import (
     Account,
     Accounts,
@@ -16,7 +17,7 @@ from trimtab.client.admin.rows import (
     Rate,
     Rates,
 )
-from trimtab.errors import QueryNotFoundError, SettingsError, SystemFailureError
+from trimtab.errors import QueryNotFoundError, ResponseError, SettingsError, SystemFailureError
 from trimtab.wire.bodies import (
     AclConfig,
     BrokerStatsData,
@@ -275,14 +276,29 @@ class ClusterPart(Messages):
         return tuple((await self._each(asked, await self._masters(), put)).all_done().found)
 
     async def delete_account(self, access_key: str) -> tuple[str, ...]:
-        """Removes an account from all masters."""
+        """Removes an account from all masters; gives those that had it. One that none of them has is an error."""
         asked = f"delete account {access_key!r}"
 
-        async def delete(_broker: str, address: str) -> None:
-            header = DeleteAclConfig(access_key=access_key)
-            await self._ask(address, RequestCode.DELETE_ACL_CONFIG, header, asked=asked)
+        async def delete(broker: str, address: str) -> bool:
+            try:
+                await self._ask(
+                    address,
+                    RequestCode.DELETE_ACL_CONFIG,
+                    DeleteAclConfig(access_key=access_key),
+                    asked=asked,
+                )
+            except ResponseError:
+                # Brokers refuse to delete what they do not have; some share their accounts with one that just did.
+                if any(one.access_key == access_key for one in (await self.accounts(broker)).accounts):
+                    raise
+                return False
+            return True
 
-        return tuple((await self._each(asked, await self._masters(), delete)).all_done().found)
+        done = (await self._each(asked, await self._masters(), delete)).all_done()
+        had = tuple(broker for broker, was_there in done.found.items() if was_there)
+        if not had:
+            raise NoSuchAccountError(f"account {access_key!r} does not exist: no broker has it")
+        return had
 
     async def set_white_addresses(self, addresses: list[str] | tuple[str, ...]) -> tuple[str, ...]:
         """Sets the addresses that need no account, at all masters."""

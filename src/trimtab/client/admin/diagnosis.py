@@ -5,7 +5,7 @@ to do. Facts are taken twice, a moment apart: a queue that changes hands is held
 both looks show is said.
 """
 
-from trimtab.client.admin import diagnosis_members, diagnosis_queues
+from trimtab.client.admin import diagnosis_leases, diagnosis_members, diagnosis_queues
 from trimtab.client.admin.diagnosis_facts import Facts, Finding, Look, Severity, holders_of
 from trimtab.client.admin.diagnosis_members import strategy_of
 
@@ -15,7 +15,7 @@ _ORDER: dict[Severity, int] = {"broken": 0, "warning": 1, "note": 2}
 
 def diagnose(facts: Facts, *, stuck_ms: int = STUCK_MS) -> tuple[Finding, ...]:
     """What is wrong, the worst first; nothing for a healthy group."""
-    checks = (*diagnosis_members.CHECKS, *diagnosis_queues.CHECKS)
+    checks = (*diagnosis_members.CHECKS, *diagnosis_leases.CHECKS, *diagnosis_queues.CHECKS)
     found = [finding for check in checks for finding in check(facts)]
     found += diagnosis_queues.stuck(facts, stuck_ms)
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))

@@ -14,6 +14,7 @@ from trimtab.client.admin.diagnosis_facts import (
     route_of,
     some,
 )
+from trimtab.client.admin.flights import mode_of
 from trimtab.client.admin.rows import HeldQueue, TopicRoute
 from trimtab.wire.resources import RETRY_PREFIX
 
@@ -47,19 +48,20 @@ def _double_held(facts: Facts) -> Iterator[Finding]:
     if is_broadcast(facts):
         return
     before, after = holders_of(facts.before.states), holders_of(facts.after.states)
-    both = {
-        queue: sorted({client for client, _ in holders})
-        for queue, holders in after.items()
-        if len(holders) > 1 and len(before.get(queue, ())) > 1
-    }
+    both = [queue for queue, holders in after.items() if len(holders) > 1 and len(before.get(queue, ())) > 1]
     if both:
         first = in_order(both)[0]
         yield Finding(
             cause="double-held-queues",
             severity="broken",
-            evidence=f"{some(map(str, in_order(both)))} held by more than one: {first} by {some(both[first])}",
+            evidence=f"{some(map(str, in_order(both)))} held by more than one: {first} by"
+            f" {some(_with_since(client, row, facts.after.now_ms) for client, row in after[first])}",
             advice="messages come twice: look at the other findings for why members disagree",
         )
+
+
+def _with_since(client_id: str, row: HeldQueue, now_ms: int) -> str:
+    return client_id if row.since_ms is None else f"{client_id} (for {(now_ms - row.since_ms) // 1000} s)"
 
 
 def _too_many_members(facts: Facts) -> Iterator[Finding]:
@@ -169,7 +171,7 @@ def stuck(facts: Facts, stuck_ms: int) -> Iterable[Finding]:
 def _expired_locks(facts: Facts) -> Iterator[Finding]:
     now_ms = facts.after.now_ms
     for state in facts.after.states.members:
-        if state.properties.get("PROP_CONSUMEORDERLY", "").lower() != "true":
+        if state.properties.get("PROP_CONSUMEORDERLY", "").lower() != "true" or mode_of(state) == "leased":
             continue
         expired = [
             row

@@ -45,6 +45,10 @@ class NoSuchGroupError(TrimtabError):
     """No broker knows the group."""
 
 
+class NoSuchAccountError(TrimtabError):
+    """No broker has the account."""
+
+
 class PartlyDoneError(TrimtabError):
     """A change was made at some servers and failed at others."""
 
