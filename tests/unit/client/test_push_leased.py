@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.client.pushing import TOPIC, consumer, eventually, numbered, play, send
 from trimtab.balance.recorder import Kind, read_flight
+from trimtab.client.admin import Admin
 from trimtab.client.push import PushConsumer
 from trimtab.client.push_leased_engine import LeasedEngine
 from trimtab.client.push_settings import Consuming
@@ -211,7 +212,8 @@ def test_nonsense_is_refused_before_anything_happens() -> None:
 def test_the_members_of_a_new_group_agree_although_its_retry_topic_appears_bit_by_bit() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         handler = Counted(0.0)
-        await send(cluster, numbered(1))
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=4)
         first, second = (leased(cluster, handler, client_id=name) for name in ("one", "two"))
         await first.start()
         await second.start()
