@@ -1,11 +1,11 @@
 # The two commands: `make run` and `make test`. Each does its own set-up and may be run first.
-.PHONY: run test lint interop bench lock setup clean
+.PHONY: run test lint interop browser bench lock setup clean
 
 run: setup
 	@.venv/bin/trimtab demo
 
 test: setup
-	@.venv/bin/python -m pytest -m "not interop"
+	@.venv/bin/python -m pytest -n 2 --dist loadfile -m "not interop and not browser"
 
 lint: setup
 	@.venv/bin/ruff check .
@@ -14,7 +14,11 @@ lint: setup
 
 # Real Apache RocketMQ, fetched by Maven coordinates. Needs Maven and a JDK 17 or later.
 interop: setup
-	@.venv/bin/python -m pytest -m interop
+	@.venv/bin/python -m pytest -n 2 --dist loadfile -m interop
+
+# The dashboard in a real browser. Needs Chromium and its driver.
+browser: setup
+	@.venv/bin/python -m pytest -m browser
 
 bench: setup
 	@.venv/bin/python -m bench

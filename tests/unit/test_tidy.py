@@ -24,8 +24,17 @@ ARROWS: dict[str, set[str]] = {
     "testing_pytest": {"testing"},
     "blocking": {"client"},
     "spark": {"client", "io", "wire"},
-    "pipelines": {"spark"},
-    "dashboard": {"client.admin", "balance", "io", "cli.moments", "cli.group_rows", "cli.group_events", "cli.dlq", "wire.resources"},
+    "pipelines": {"spark", "balance", "sim"},
+    "dashboard": {
+        "client.admin",
+        "balance",
+        "io",
+        "cli.moments",
+        "cli.group_rows",
+        "cli.group_events",
+        "cli.dlq",
+        "wire.resources",
+    },
     "cli": {"client.admin"},
     "model": set(),
     "errors": set(),
@@ -41,10 +50,11 @@ PURE = (
     "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",
     "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.prepared", "broker.acl", "broker.acl_addresses", "names.guard", "broker.delays", "broker.polls", "spark.offsets", "client.admin.diagnosis", "client.admin.diagnosis_facts", "client.admin.diagnosis_members", "client.admin.diagnosis_queues", "client.admin.traces", "cli.moments", "cli.group_events", "cli.message_form",
     "spark.problems", "spark.access", "spark.positions", "spark.option_reading", "spark.options", "spark.limits", "spark.losses", "spark.decisions", "spark.lag",
+    "pipelines.trace_records", "pipelines.holders", "pipelines.drawing", "pipelines.balance_page",
 )  # fmt: skip
 PURE_IMPORTS = {
     "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum",
-    "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
+    "functools", "hashlib", "heapq", "hmac", "html", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
     "struct", "types", "typing", "zlib",
     "lz4", "msgspec", "zstandard",
 }  # fmt: skip

@@ -46,6 +46,8 @@ MOTION_MS: Final = 20_000
 """So long after a change of the view somebody may still be handing over."""
 SWEEP_REQUESTS_MAX: Final = 1
 """How many requests to one broker a look at all queues may take."""
+ACQUIRE_QUEUES_MAX: Final = 500
+"""How many queues one request asks for; the next sweep goes on with the others."""
 DRAIN_MS_MAX: Final = 30_000
 COMMIT_AGAIN_MS: Final = 200
 NEVER_MS: Final = 2**62
@@ -98,6 +100,7 @@ class LeasedRebalance:
         self._peers = Peers(client_id, restart_grace_ms=restart_grace_ms)
         self._absences = Absences()
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._all_queues: tuple[MessageQueue, ...] = ()
         self._holders: Mapping[MessageQueue, str] | None = None
         self._unheld: frozenset[MessageQueue] = frozenset()
         """Queues that nobody held at the last look, as far as somebody can tell."""
@@ -142,6 +145,10 @@ class LeasedRebalance:
         holding = self._holdings.get(queue)
         return holding is not None and holding.phase is Phase.HELD and self.trust.is_trusted(queue, now_ms)
 
+    def may_commit(self, queue: MessageQueue, now_ms: int) -> bool:
+        """Whether the offset of a drained queue may still be written."""
+        return queue in self._holdings and self.trust.is_trusted(queue, now_ms)
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held and nothing is on its way."""
@@ -162,6 +169,8 @@ class LeasedRebalance:
         """The group's topics and members as they are seen now. `stable` members keep their ids over a restart."""
         before = self._queues, self._peers.counted
         self._queues = {topic: tuple(found) for topic, found in queues.items()}
+        if self._queues != before[0]:
+            self._all_queues = tuple(queue for found in self._queues.values() for queue in found)
         self._note_holders(holders)
         change = self._peers.on_seen(members, stable, now_ms)
         effects: list[LeasedEffect] = []
@@ -174,12 +183,10 @@ class LeasedRebalance:
 
     def _note_holders(self, holders: Mapping[MessageQueue, str] | None) -> None:
         self._holders = holders
-        known = () if holders is None else holders
-        unheld = frozenset(
-            queue for queues in self._queues.values() for queue in queues if queue not in known
-        )
-        self._waiting = frozenset() if holders is None else self._unheld & unheld
-        self._unheld = frozenset() if holders is None else unheld
+        unheld: frozenset[MessageQueue] = frozenset()
+        if holders is not None:
+            unheld = frozenset(queue for queue in self._all_queues if queue not in holders)
+        self._waiting, self._unheld = self._unheld & unheld, unheld
 
     def on_loads(self, loads: Mapping[MessageQueue, Load], now_ms: int) -> list[LeasedEffect]:
         """What waits in the queues and what comes in, for planners that look at it."""
@@ -203,9 +210,11 @@ class LeasedRebalance:
     def next_ms(self, now_ms: int) -> int:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
         times = [self._sweep_ms, self._peers.next_ms()]
-        for broker in self._absences.brokers():
-            if (LookAtMembers, broker) not in self._asked:
-                times.append(self._looked_ms.get(broker, now_ms - LOOK_EVERY_MS) + LOOK_EVERY_MS)
+        times += [
+            self._looked_ms.get(broker, now_ms - LOOK_EVERY_MS) + LOOK_EVERY_MS
+            for broker in self._absences.brokers()
+            if (LookAtMembers, broker) not in self._asked
+        ]
         brokers: dict[str, None] = {}
         for queue, holding in self._holdings.items():
             if holding.phase is Phase.ASKING:
@@ -264,7 +273,7 @@ class LeasedRebalance:
             View(
                 group=self.group,
                 me=self.client_id,
-                queues=tuple(queue for queues in self._queues.values() for queue in queues),
+                queues=self._all_queues,
                 members=self._peers.counted,
                 held=frozenset(held),
                 holders=self._holders,
@@ -296,13 +305,19 @@ class LeasedRebalance:
         """Asks for as many as are missing; for more, if looking at all would else take too many requests."""
         most = max(missing, candidates // SWEEP_REQUESTS_MAX)
         chosen: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        open_brokers: dict[str, bool] = {}
         for queue in queues:
             broker = queue.broker_name
-            is_loose = queue not in self._holdings and queue not in self._unlocking
-            is_free = is_loose and (Acquire, broker) not in self._asked
-            if most and is_free and self.trust.may_ask(broker, now_ms):
-                chosen[broker].append(queue)
-                most -= 1
+            if broker not in open_brokers:
+                is_free = (Acquire, broker) not in self._asked
+                open_brokers[broker] = is_free and self.trust.may_ask(broker, now_ms)
+            if not open_brokers[broker] or queue in self._holdings or queue in self._unlocking:
+                continue
+            chosen[broker].append(queue)
+            open_brokers[broker] = len(chosen[broker]) < ACQUIRE_QUEUES_MAX
+            most -= 1
+            if not most:
+                break
         effects: list[LeasedEffect] = []
         for broker, asked in chosen.items():
             question = Acquire(broker, tuple(asked))

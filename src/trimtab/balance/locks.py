@@ -13,6 +13,7 @@ from trimtab.model import MessageQueue
 
 LEASE_MS = 60_000
 CLOSED_GRACE_MS = 3_000
+UNSEEN_CLOSE_GRACE_MS = 10_000
 REMEMBERED_MAX = 100_000
 """Of how many queues it is known who held them last, once nobody does."""
 
@@ -81,9 +82,12 @@ class LeaseTable:
         held = self._groups.get(group, {}).get(queue)
         return held if held is not None and now_ms <= held.ends_ms else None
 
-    def close(self, connection: int, now_ms: int) -> None:
-        """A connection is gone: what was leased through it ends after the grace."""
-        ends_ms = now_ms + self._closed_grace_ms
+    def close(self, connection: int, now_ms: int, *, is_known_to_peer: bool = True) -> None:
+        """A connection is gone: what was leased through it ends after the grace.
+
+        If this side closed it the peer may not know for a while; then its leases last as long as a client trusts them.
+        """
+        ends_ms = now_ms + (self._closed_grace_ms if is_known_to_peer else UNSEEN_CLOSE_GRACE_MS)
         for group, queue in self._held.get(connection, ()):
             held = self._groups[group][queue]
             self._groups[group][queue] = replace(held, ends_ms=min(held.ends_ms, ends_ms))

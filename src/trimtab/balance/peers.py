@@ -6,12 +6,14 @@ there before are given time to say so again. A member always counts itself.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from trimtab.balance.order import sorted_names
 
 RESTART_GRACE_MS = 4_000
 BROKER_RETURN_GRACE_MS = 10_000
 NEVER_MS = 2**62
+_REMEMBERED_GROUPS_MAX = 64
 
 
 class Peers:
@@ -30,7 +32,7 @@ class Peers:
 
     def on_seen(self, members: Iterable[str], stable: Iterable[str], now_ms: int) -> str:
         """The members as the brokers list them; what changed, in words, or nothing."""
-        before = set(self.counted)
+        counted_before = self.counted
         self._present = frozenset(members)
         self._stable.update(member for member in stable if member in self._present)
         for member in self._stable:
@@ -39,6 +41,9 @@ class Peers:
             else:
                 self._gone_ms.setdefault(member, now_ms)
         self._count(now_ms)
+        if self.counted is counted_before:
+            return ""
+        before = set(counted_before)
         joined, left = set(self.counted) - before, before - set(self.counted)
         parts = [f"{_some(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
         return ", ".join(parts)
@@ -72,7 +77,16 @@ class Peers:
                 awaited.add(member)
             else:
                 del self._awaited_until_ms[member]
-        self.counted = sorted_names(self._present | awaited | {self._me})
+        counted = self._present
+        if awaited or self._me not in counted:
+            counted = counted | awaited | {self._me}
+        self.counted = _in_order(counted)
+
+
+@lru_cache(_REMEMBERED_GROUPS_MAX)
+def _in_order(names: frozenset[str]) -> tuple[str, ...]:
+    """Members are counted many times a second, and seldom change."""
+    return sorted_names(names)
 
 
 def _some(names: set[str]) -> str:

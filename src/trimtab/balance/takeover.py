@@ -49,9 +49,9 @@ class Absences:
         if now_ms - watch.looked_ms > PROOF_GAP_MS:
             # Somebody may have come and gone unseen since the last look: nothing is proven, every absence begins anew.
             watch.absent = {name: _Absence(now_ms) for name in watch.absent}
-        for name in present:
-            watch.absent.pop(name, None)
-        for name in watch.present - present:
+        for name in [name for name in watch.absent if name in present]:
+            del watch.absent[name]
+        for name in () if present is watch.present else sorted(watch.present - present):
             if len(watch.absent) < ABSENT_MEMBERS_MAX:
                 watch.absent[name] = _Absence(now_ms)
         watch.present = present

@@ -66,8 +66,9 @@ class Trust:
     def may_ask_ms(self, broker_name: str) -> int:
         """From when on a lease asked for may count, if nothing happens meanwhile; far off while the broker does not list this member."""
         broker = self._brokers.get(broker_name)
-        is_listed = broker is not None and broker.listed_since_ms is not None
-        return broker.listed_since_ms + PROOF_GAP_MS if is_listed else NEVER_MS
+        if broker is None or broker.listed_since_ms is None:
+            return NEVER_MS
+        return broker.listed_since_ms + PROOF_GAP_MS
 
     def ends_ms(self, queue: MessageQueue) -> int:
         """When the lease is no longer trusted, if it is not renewed before."""

@@ -152,14 +152,14 @@ class BrokerCore:
             finish(self, now)
         self.finish(now)
 
-    def on_close(self, connection: int, now: Now) -> None:
+    def on_close(self, connection: int, now: Now, *, is_known_to_peer: bool = True) -> None:
         """A connection is gone, with all that hung on it."""
         self.peers.pop(connection, None)
         self.outbox.pop(connection, None)
         self.polls.close(connection)
         self.conversations.close(connection)
         self.producers.close(connection)
-        self.leases.close(connection, now.monotonic_ms)
+        self.leases.close(connection, now.monotonic_ms, is_known_to_peer=is_known_to_peer)
         for change in self.consumers.close(connection):
             self.tell_members(change)
 

@@ -237,7 +237,7 @@ class BrokerServer:
     def on_closed(self, connection: Connection) -> None:
         """A connection is gone."""
         if self._core is not None:
-            self._core.on_close(connection.id, self._now())
+            self._core.on_close(connection.id, self._now(), is_known_to_peer=not connection.was_closed_here)
             self._flush()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:

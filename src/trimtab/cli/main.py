@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 VERBS: dict[str, tuple[str, str]] = {
-    "demo": ("trimtab.cli.demo:demo", "See it work: a slow broker, members that come, go and crash, an archive."),
+    "demo": (
+        "trimtab.cli.demo:demo",
+        "See it work: a slow broker, members that come, go and crash, an archive.",
+    ),
     "up": ("trimtab.cli.servers:up", "Run a name server and brokers, until Ctrl-C."),
     "names": ("trimtab.cli.servers:names", "Run a name server alone, until Ctrl-C."),
     "broker": ("trimtab.cli.servers:broker", "Run a broker alone, until Ctrl-C."),
@@ -35,7 +38,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("trimtab.cli.bench:bench", "Measure: sending, draining, membership changes."),
     "sim": ("trimtab.cli.sim:sim", "Play what happens to a group on virtual time, from a seed."),
     "spark": ("trimtab.cli.spark:spark", "Queries of Spark: what they need, where they stand."),
-    "pipeline": ("trimtab.cli.pipeline:pipeline", "Ready pipelines on Spark: balance report, archive, dead letters, sweep."),
+    "pipeline": (
+        "trimtab.cli.pipeline:pipeline",
+        "Ready pipelines on Spark: balance report, archive, dead letters, sweep.",
+    ),
     "store": ("trimtab.cli.store:store", "Look after a broker's store while the broker is down."),
 }
 """A verb, where it is, and what it says in the list of all."""

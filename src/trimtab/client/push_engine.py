@@ -326,10 +326,16 @@ class Engine:
         offsets: dict[MessageQueue, int] = {}
         for queue, held in self.held.items():
             offset = held.offset_to_store
-            if not held.is_leaving and (store_all or offset != held.stored_offset):
+            if self._may_store(held) and (store_all or offset != held.stored_offset):
                 offsets[queue] = held.stored_offset = offset
         if offsets:
-            await self._offsets.write_all(offsets)
+            await self._write_all(offsets)
+
+    def _may_store(self, held: HeldQueue) -> bool:
+        return not held.is_leaving
+
+    async def _write_all(self, offsets: dict[MessageQueue, int]) -> None:
+        await self._offsets.write_all(offsets)
 
     async def send_back_overdue(self) -> None:
         """Looks for handlers that take too long."""

@@ -51,6 +51,16 @@ class LeasedEngine(Engine):
         async with self._writing:
             await super().store_offsets()
 
+    def _may_store(self, held: HeldQueue) -> bool:
+        """Not without a lease: somebody else may have taken the group further meanwhile."""
+        return super()._may_store(held) and self.leased.may_hand_out(
+            held.queue, self._session.clock.monotonic_ms()
+        )
+
+    async def _write_all(self, offsets: dict[MessageQueue, int]) -> None:
+        """Each is acknowledged before the next may be written, so that none can overtake the last one of a handover."""
+        await asyncio.gather(*(self._offsets.write(queue, offset) for queue, offset in offsets.items()))
+
     async def lock_one(self, held: HeldQueue) -> bool:
         """Leases are asked for by the machine alone."""
         return held.lock is not None and held.lock.is_trusted(self._session.clock.monotonic_ms())
@@ -73,6 +83,8 @@ class LeasedEngine(Engine):
         if held is None:
             return True
         async with self._writing:
+            if not self.leased.may_commit(queue, self._session.clock.monotonic_ms()):
+                return False
             return await self._offsets.write(queue, held.offset_to_store)
 
     async def is_unchanged(self, queue: MessageQueue) -> bool:

@@ -79,7 +79,7 @@ class Connection:
 
     __slots__ = (
         "_clock", "_is_corked", "_is_held", "_loop", "_out", "_out_bytes", "_transport", "_unread_bytes_high", "_unread_bytes_max",
-        "closing_since_ms", "host", "id", "is_secure", "peer", "stirred_ms",
+        "closing_since_ms", "host", "id", "is_secure", "peer", "stirred_ms", "was_closed_here",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +97,8 @@ class Connection:
         self.is_secure = transport.get_extra_info("ssl_object") is not None
         self.stirred_ms = clock.monotonic_ms()
         self.closing_since_ms: int | None = None
+        self.was_closed_here = False
+        """Whether this side ended the connection, so that the peer may not know yet."""
         self._transport = transport
         self._loop = loop
         self._clock = clock
@@ -132,12 +134,14 @@ class Connection:
     def close(self) -> None:
         """Closes the connection after what was sent so far; the peer has some seconds to take it."""
         if self.closing_since_ms is None:
+            self.was_closed_here = True
             self.flush()
             self.closing_since_ms = self._clock.monotonic_ms()
             self._transport.close()
 
     def abort(self) -> None:
         """Cuts the connection off at once."""
+        self.was_closed_here = True
         self._transport.abort()
 
     def cork(self) -> None:
@@ -172,7 +176,7 @@ class Connection:
             return
         if transport.get_write_buffer_size() > self._unread_bytes_max:
             _log.warning("%s reads too slowly and is cut off", self.peer)
-            transport.abort()
+            self.abort()
             return
         self.stirred_ms = self._clock.monotonic_ms()
         # Not writelines(): in Python 3.12.0 and 3.13.0 it never calls pause_writing, so slow peers would not be noticed.

@@ -71,3 +71,11 @@ def test_ended_leases_are_forgotten() -> None:
     table.lock("g", "a", 1, Q, 0)
     table.drop_group("g")
     assert table.holder("g", Q[0], 0) is None
+
+
+def test_a_close_that_the_client_may_not_know_of_frees_nothing_before_it_must_have_stopped() -> None:
+    table = LeaseTable()
+    table.lock("g", "a", 1, Q[:1], 0)
+    table.close(1, 0, is_known_to_peer=False)
+    assert table.lock("g", "b", 2, Q[:1], 9_000) == []
+    assert table.lock("g", "b", 2, Q[:1], 10_001) == Q[:1]

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from trimtab.model import MessageQueue
 
 _REMEMBERED_QUEUES_MAX = 1 << 16
+_REMEMBERED_MEMBERS_MAX = 1 << 14
 
 
 @lru_cache(_REMEMBERED_QUEUES_MAX)
@@ -14,6 +15,7 @@ def queue_place(queue: MessageQueue) -> int:
     return _place(f"{queue.topic}\0{queue.broker_name}\0{queue.queue_id}")
 
 
+@lru_cache(_REMEMBERED_MEMBERS_MAX)
 def member_place(group: str, member: str) -> int:
     """A 64-bit number for a member, another one in every group: nobody is always first."""
     return _place(f"{group}\0{member}")

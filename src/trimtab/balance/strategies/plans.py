@@ -5,8 +5,10 @@ give up, and which queues to try to lock, in which order and how many. The lock 
 mistaken about each other without harm. A planner sees the queues of **all** topics of the group at once: shares are even in total.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +16,8 @@ from trimtab.balance.order import sorted_names, sorted_queues
 from trimtab.balance.strategies.base import Strategy
 from trimtab.errors import AllocationError
 from trimtab.model import MessageQueue
+
+_REMEMBERED_SHARES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class View:
         if not self.me:
             raise AllocationError(f"a plan was asked in group {self.group} for an empty client id")
         for what, given in (("member", self.members), ("queue", self.queues)):
-            if len(set(given)) != len(given):
+            if not _are_distinct(given):
                 raise AllocationError(
                     f"group {self.group}: {what} {_first_double(given)} is listed twice; "
                     + ("every client needs an id of its own" if what == "member" else "look at the routes")
@@ -87,6 +91,8 @@ class Planned:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
+        # A member that looks for free queues asks many times a second, and the same view always gives the same share.
+        self._share = lru_cache(_REMEMBERED_SHARES_MAX)(self._allocated)
 
     @property
     def name(self) -> str:
@@ -95,8 +101,12 @@ class Planned:
     def plan(self, view: View) -> Plan:
         if view.me not in view.members or not view.queues:
             return outsider(view)
-        queues, members = sorted_queues(view.queues), sorted_names(view.members)
-        return towards(view, self._strategy.allocate(view.group, view.me, queues, members))
+        return towards(view, self._share(view.group, view.me, view.queues, view.members))
+
+    def _allocated(
+        self, group: str, me: str, queues: tuple[MessageQueue, ...], members: tuple[str, ...]
+    ) -> tuple[MessageQueue, ...]:
+        return tuple(self._strategy.allocate(group, me, sorted_queues(queues), sorted_names(members)))
 
 
 def towards(view: View, share: Iterable[MessageQueue]) -> Plan:
@@ -114,6 +124,20 @@ def towards(view: View, share: Iterable[MessageQueue]) -> Plan:
 def outsider(view: View) -> Plan:
     """Who is not in the member list holds nothing; a group without queues neither."""
     return Plan(keep=(), give_up=sorted_queues(view.held))
+
+
+_seen_distinct: deque[Sequence[object]] = deque(maxlen=8)
+
+
+def _are_distinct(given: Sequence[object]) -> bool:
+    """The same tuples come again and again; those looked at last are known by identity, since hashing ten thousand queues takes long."""
+    if any(given is seen for seen in _seen_distinct):
+        return True
+    if len(set(given)) != len(given):
+        return False
+    if isinstance(given, tuple):
+        _seen_distinct.append(given)
+    return True
 
 
 def _first_double(items: Iterable[object]) -> object:

@@ -1,13 +1,16 @@
 """How many queues each member should have."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from trimtab.balance.strategies.places import in_turn
 
 _PARTS = 1_000_000
+_REMEMBERED_GROUPS_MAX = 64
 
 
-def even_quotas(group: str, members: tuple[str, ...], queues: int) -> dict[str, int]:
+@lru_cache(_REMEMBERED_GROUPS_MAX)
+def even_quotas(group: str, members: tuple[str, ...], queues: int) -> Mapping[str, int]:
     """Equal shares, agreed upon without knowing who holds what.
 
     The odd queues go to the first in turn. With no more queues than members everybody may have one: shares are even whoever has it, so

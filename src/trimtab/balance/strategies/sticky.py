@@ -5,7 +5,7 @@ possible, plus at most one for each member whose right to an odd queue changed. 
 same whole assignment, with exactly the fewest moves.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 
 from trimtab.balance.order import sorted_queues
@@ -34,7 +34,8 @@ class Sticky:
 
 def up_to(view: View, quota: int) -> Plan:
     """What to do with leases alone to come to the quota."""
-    mine = [queue for queue in view.queues if queue in view.held]
+    places = _places(view.queues)
+    mine = sorted((queue for queue in view.held if queue in places), key=places.__getitem__)
     if len(mine) > quota:
         mine = in_order(view, mine)
     keep, surplus = mine[:quota], mine[quota:]
@@ -42,10 +43,23 @@ def up_to(view: View, quota: int) -> Plan:
     others = [queue for queue in view.queues if queue not in view.held] if missing else []
     return Plan(
         keep=tuple(keep),
-        give_up=(*sorted_queues(view.held.difference(view.queues)), *surplus),
+        give_up=(*sorted_queues(queue for queue in view.held if queue not in places), *surplus),
         acquire=tuple(in_order(view, others, keep)),
         acquire_max=min(missing, len(others)),
     )
+
+
+_last_places: deque[tuple[tuple[MessageQueue, ...], dict[MessageQueue, int]]] = deque(maxlen=4)
+
+
+def _places(queues: tuple[MessageQueue, ...]) -> dict[MessageQueue, int]:
+    """Where each queue stands. The same tuple comes again and again: it is known by identity, since hashing ten thousand queues takes long."""
+    for known, places in _last_places:
+        if known is queues:
+            return places
+    places = {queue: at for at, queue in enumerate(queues)}
+    _last_places.append((queues, places))
+    return places
 
 
 def in_order(

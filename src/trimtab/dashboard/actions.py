@@ -1,0 +1,216 @@
+"""What people ask for beside looking: searching, viewing, resetting, replaying, resending. Pages and the JSON API both call these."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trimtab.cli.dlq import letters_of
+from trimtab.cli.moments import parse_place, parse_time
+from trimtab.client.admin.reach import NoSuchTopicError
+from trimtab.client.admin.rows import FoundMessage, FoundMessages, QueueRange
+from trimtab.dashboard import answers, wishes
+from trimtab.dashboard.bodies import message_line, message_view
+from trimtab.dashboard.overview_view import failure_texts
+from trimtab.errors import NoMessageError, NoRouteError, SettingsError, TopicNotFoundError
+from trimtab.io.clock import Clock
+
+if TYPE_CHECKING:
+    from trimtab.client.admin import Admin
+
+DLQ_PREFIX = "%DLQ%"
+REPLAYED_MAX = 1_000
+READ_AT_ONCE = 32
+NOT_RECORDED = (
+    "not recorded: producers keep their choice of brokers, latencies and isolation windows to themselves;"
+    " what each broker got of a topic is on the topic's page"
+)
+
+
+class Actions:
+    """See the module's own words."""
+
+    def __init__(self, admin: "Admin", clock: Clock) -> None:
+        self._admin = admin
+        self._clock = clock
+
+    # --- topics and messages ------------------------------------------------------------------------------------
+
+    async def topic(self, name: str) -> answers.Topic:
+        """Where it is, what lies in it, who reads it, what each broker got of it."""
+        admin = self._admin
+        route, queues, groups, rates = await asyncio.gather(
+            admin.topic_route(name),
+            admin.topic_queues(name),
+            admin.topic_groups(name),
+            admin.broker_rates("TOPIC_PUT_NUMS", name),
+        )
+        total = sum(rate.per_s_minute for rate in rates.rates)
+        sizes = [row.max_offset - row.min_offset for row in queues.queues]
+        mean = sum(sizes) / len(sizes) if sizes else 0
+        return answers.Topic(
+            topic=name,
+            at_ms=self._clock.wall_ms(),
+            route=route,
+            queues=tuple(_size(row, mean) for row in queues.queues),
+            messages=sum(sizes),
+            groups=groups.names,
+            brokers=tuple(
+                answers.BrokerShare(
+                    broker=rate.broker,
+                    per_s=rate.per_s_minute,
+                    share=rate.per_s_minute / total if total else None,
+                )
+                for rate in rates.rates
+            ),
+            failures=failure_texts((*queues.failures, *groups.failures, *rates.failures)),
+        )
+
+    async def search(self, wish: wishes.SearchWish) -> answers.MessageLines:
+        """Messages by key, by id, or from a time on."""
+        if sum(map(bool, (wish.key, wish.id, wish.since))) != 1:
+            raise SettingsError("say one of key, id, or since")
+        if wish.key:
+            found = await self._admin.messages_by_key(wish.name, wish.key, max_messages=min(wish.count, 64))
+            return _lines(found, is_complete=len(found.messages) < min(wish.count, 64))
+        if wish.id:
+            found = await self._admin.messages_by_id(wish.name, wish.id)
+            if not found.messages:
+                try:
+                    found = FoundMessages(messages=(await self._admin.message(wish.id, wish.name),))
+                except NoMessageError:
+                    return _lines(found, is_complete=True)
+            return _lines(found, is_complete=True)
+        at_ms = parse_time(wish.since, self._clock.wall_ms())
+        queues = await self._admin.topic_queues(wish.name)
+        each = max(1, wish.count // max(1, len(queues.queues)))
+        read = await asyncio.gather(*(self._from_time(row, at_ms, each) for row in queues.queues))
+        messages = sorted((one for some, _ in read for one in some), key=lambda one: one.store_timestamp)
+        return answers.MessageLines(
+            messages=tuple(map(message_line, messages[: wish.count])),
+            complete=len(messages) <= wish.count and all(is_all for _, is_all in read),
+            failures=failure_texts(queues.failures),
+        )
+
+    async def _from_time(self, row: QueueRange, at_ms: int, count: int) -> tuple[list[FoundMessage], bool]:
+        offset = max(row.min_offset, await self._admin.offset_at(row.queue, at_ms))
+        found: list[FoundMessage] = []
+        while offset < row.max_offset and len(found) < count:
+            read = await self._admin.read_anyway(row.queue, offset, min(READ_AT_ONCE, count - len(found)))
+            found += [one for one in read.messages if one.store_timestamp >= at_ms]
+            if read.next_offset <= offset:
+                break
+            offset = read.next_offset
+        return found, offset >= row.max_offset
+
+    async def message(self, wish: wishes.MessageWish) -> answers.Message:
+        """One message with its body."""
+        return message_view(await self._admin.message(wish.id, wish.topic))
+
+    async def trace(self, wish: wishes.TraceWish) -> answers.Trace:
+        """What clients recorded of it."""
+        try:
+            found = await self._admin.message_trace(wish.id)
+        except (NoRouteError, TopicNotFoundError):  # nobody ever traced anything here
+            return answers.Trace(message_id=wish.id, steps=())
+        return answers.Trace(message_id=wish.id, steps=found.steps)
+
+    async def resend(self, wish: wishes.ResendWish) -> answers.Resent:
+        """A copy to its own topic or to another one."""
+        message = await self._admin.message(wish.id, wish.topic)
+        line = message_line(message)
+        to = wish.to or line.origin
+        await self._admin.topic_route(to)
+        sent = () if wish.preview else (await self._admin.resend(message, topic=to),)
+        return answers.Resent(done=not wish.preview, to=to, letters=(line,), sent=sent)
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    async def reset(self, wish: wishes.ResetWish) -> answers.Reset:
+        """Moves a group in a topic, or says what that would do."""
+        await self._admin.group_settings(wish.name)
+        place = parse_place(wish.to, self._clock.wall_ms())
+        to: str | int = place.value if place.kind == "offset" else place.kind
+        change = await self._admin.reset_offsets(
+            wish.name,
+            wish.topic,
+            to,
+            at_ms=place.value if place.kind == "time" else None,
+            dry_run=wish.preview,
+        )
+        moved = sum(move.before != move.after for move in change.moves)
+        return answers.Reset(done=not wish.preview, change=change, moved=moved)
+
+    async def producers(self, group: str) -> answers.Producers:
+        """Who is connected."""
+        found = await self._admin.producers(group)
+        return answers.Producers(
+            group=group, members=found.members, choices=NOT_RECORDED, failures=failure_texts(found.failures)
+        )
+
+    # --- dead letters -------------------------------------------------------------------------------------------
+
+    async def dead_groups(self) -> answers.DeadGroups:
+        """Groups that have any."""
+        topics = [name for name in (await self._admin.topics()).names if name.startswith(DLQ_PREFIX)]
+        found = await asyncio.gather(*(self._admin.topic_queues(topic) for topic in topics))
+        rows = [
+            answers.DeadGroup(
+                group=topic.removeprefix(DLQ_PREFIX),
+                messages=sum(row.max_offset - row.min_offset for row in queues.queues),
+                newest_ms=max((row.newest_ms for row in queues.queues if row.newest_ms), default=None),
+            )
+            for topic, queues in zip(topics, found, strict=True)
+        ]
+        rows.sort(key=lambda row: (-row.messages, row.group))
+        failures = tuple(failure for queues in found for failure in queues.failures)
+        return answers.DeadGroups(groups=tuple(rows), failures=failure_texts(failures))
+
+    async def dead_letters(self, wish: wishes.DeadWish) -> answers.DeadLetters:
+        """A group's, oldest first."""
+        letters = await self._letters(wish.name, wish.count)
+        return answers.DeadLetters(
+            group=wish.name,
+            letters=tuple(map(message_line, letters)),
+            complete=len(letters) < wish.count,
+        )
+
+    async def _letters(self, group: str, count: int) -> list[FoundMessage]:
+        try:
+            return await letters_of(self._admin, group, count)
+        except NoSuchTopicError:
+            await self._admin.group_settings(group)  # says so if there is no such group either
+            return []
+
+    async def replay(self, wish: wishes.ReplayWish) -> answers.Resent:
+        """Lets the group try its letters again, or says which ones that would be."""
+        letters = await self._letters(wish.name, REPLAYED_MAX)
+        if wish.ids:
+            letters = [one for one in letters if {one.message_id, one.offset_message_id} & set(wish.ids)]
+        lines = tuple(map(message_line, letters))
+        to = ", ".join(sorted({line.origin for line in lines})) if wish.to_origin else f"group {wish.name}"
+        sent = []
+        for one in letters if not wish.preview else ():
+            again = (
+                self._admin.resend(one) if wish.to_origin else self._admin.replay_dead_letter(wish.name, one)
+            )
+            sent.append(await again)
+        return answers.Resent(done=not wish.preview, to=to, letters=lines, sent=tuple(sent))
+
+
+def _size(row: QueueRange, mean: float) -> answers.QueueSize:
+    size = row.max_offset - row.min_offset
+    return answers.QueueSize(
+        broker=row.broker,
+        queue_id=row.queue_id,
+        min_offset=row.min_offset,
+        max_offset=row.max_offset,
+        newest_ms=row.newest_ms,
+        hot=size >= 100 and size > 2 * mean,
+    )
+
+
+def _lines(found: FoundMessages, *, is_complete: bool) -> answers.MessageLines:
+    return answers.MessageLines(
+        messages=tuple(map(message_line, found.messages)),
+        complete=is_complete,
+        failures=failure_texts(found.failures),
+    )

@@ -1,0 +1,66 @@
+"""Where every question of pages and programs is answered: from what the poller saw, or by asking brokers now."""
+
+from typing import TYPE_CHECKING
+
+from trimtab.client.admin.reach import NoSuchGroupError
+from trimtab.dashboard import answers, wishes
+from trimtab.dashboard.actions import Actions
+from trimtab.dashboard.poller import GroupSight, Poller
+from trimtab.dashboard.simulate import Simulations, scenario_names
+from trimtab.dashboard.timeline import scrub
+from trimtab.dashboard.what_if import what_if
+from trimtab.io.clock import Clock
+
+if TYPE_CHECKING:
+    from trimtab.client.admin import Admin
+
+
+class Desk:
+    """See the module's own words."""
+
+    def __init__(self, admin: "Admin", clock: Clock, poller: Poller) -> None:
+        self.poller = poller
+        self.clock = clock
+        self.actions = Actions(admin, clock)
+        self._simulations = Simulations()
+
+    async def overview(self) -> answers.Overview:
+        """The cluster, as it was seen last."""
+        return await self.poller.overview.now()
+
+    async def sight(self, name: str) -> GroupSight:
+        """A group, as it was seen last. One that does not exist is not looked at any more."""
+        subject = self.poller.group(name)
+        try:
+            return await subject.now()
+        except NoSuchGroupError:
+            await self.poller.forget(name)
+            raise
+
+    async def group(self, name: str) -> answers.Group:
+        """Who holds what."""
+        return (await self.sight(name)).group
+
+    async def timeline(self, name: str) -> answers.Timeline:
+        """What was recorded."""
+        return (await self.sight(name)).timeline
+
+    async def scrub(self, name: str, at_ms: int) -> answers.Scrubbed:
+        """Who held what then."""
+        sight = await self.sight(name)
+        queues = [f"{line.topic}@{line.broker}:{line.queue_id}" for line in sight.group.queues]
+        return scrub(name, queues, sight.moments, at_ms)
+
+    async def what_if(self, wish: wishes.WhatIfWish) -> answers.WhatIf:
+        """How queues would be shared."""
+        group = await self.group(wish.name)
+        leave = [name.strip() for name in wish.leave.split(",") if name.strip()]
+        return what_if(group, join=wish.join, leave=leave, strategy=wish.strategy)
+
+    async def scenarios(self) -> answers.Scenarios:
+        """What can be simulated."""
+        return answers.Scenarios(scenarios=scenario_names())
+
+    async def simulate(self, wish: wishes.SimulationWish) -> answers.Simulated:
+        """Plays it."""
+        return await self._simulations.run(wish)

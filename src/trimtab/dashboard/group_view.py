@@ -1,0 +1,101 @@
+"""A group as it is shown, from two looks at it. PURE."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trimtab.balance.metrics import max_mean
+from trimtab.cli.group_rows import queue_rows
+from trimtab.client.admin.diagnosis import Facts, diagnose, holders_of, strategy_of
+from trimtab.client.admin.rows import GroupMembers, HeldQueue
+from trimtab.dashboard.answers import Group, MemberBrief, Point, QueueLine
+from trimtab.dashboard.timeline import FLIGHT
+from trimtab.model import MessageQueue
+from trimtab.wire.resources import RETRY_PREFIX
+
+QUEUES_MAX = 2_000
+"""Queues that a page shows; the rest is counted."""
+MODE = "trimtab.mode"
+
+Holders = Mapping[MessageQueue, Sequence[tuple[str, HeldQueue]]]
+
+
+def group_view(
+    facts: Facts, since: Mapping[tuple[str, str], int], lag_history: Sequence[Point] = ()
+) -> Group:
+    """Everything about a group but its past."""
+    look = facts.after
+    holders = holders_of(look.states)
+    rows = queue_rows(facts.before if facts.before is not look else None, look)
+    queues = tuple(_with_holder(msgspec.convert(row, QueueLine), holders, since) for row in rows)
+    own = [line for line in queues if not line.topic.startswith(RETRY_PREFIX)]
+    is_broadcast = any(view.message_model == "BROADCASTING" for view in facts.members.views)
+    members = _members(facts, queues)
+    known = [member for member in members if member.queues is not None]
+    spans = [line.eta_ms for line in queues if line.lag > 0]
+    rates = [line.per_s for line in queues if line.per_s is not None]
+    return Group(
+        group=facts.group,
+        at_ms=look.now_ms,
+        members=members,
+        queues=queues[:QUEUES_MAX],
+        queue_count=len(queues),
+        lag=look.progress.lag,
+        consumed_per_s=sum(rates) if rates else None,
+        eta_ms=None if None in spans else max((span for span in spans if span is not None), default=0),
+        skew_queues=max_mean(float(member.queues or 0) for member in known) if known else None,
+        skew_lag=max_mean(float(member.lag) for member in known) if known and look.progress.lag else None,
+        unheld=0 if is_broadcast else sum(not line.holders for line in own) if members else len(own),
+        double_held=0 if is_broadcast else sum(len(line.holders) > 1 for line in queues),
+        findings=diagnose(facts),
+        broadcast=is_broadcast,
+        failures=tuple(
+            dict.fromkeys(
+                f"{one.broker}: {one.error}"
+                for one in (*facts.members.failures, *look.progress.failures, *look.states.failures)
+            )
+        ),
+        lag_history=tuple(lag_history),
+    )
+
+
+def _with_holder(line: QueueLine, holders: Holders, since: Mapping[tuple[str, str], int]) -> QueueLine:
+    queue = MessageQueue(line.topic, line.broker, line.queue_id)
+    held = holders.get(queue, [])
+    if line.since_ms is not None or not held:
+        return line
+    return msgspec.structs.replace(line, since_ms=since.get((held[0][0], str(queue))))
+
+
+def _members(facts: Facts, queues: Sequence[QueueLine]) -> tuple[MemberBrief, ...]:
+    counts: Counter[str] = Counter()
+    lags: Counter[str] = Counter()
+    for line in queues:
+        for holder in line.holders:
+            lags[holder] += line.lag
+            if not line.topic.startswith(RETRY_PREFIX):
+                counts[holder] += 1
+    states = {state.client_id: state for state in facts.after.states.members}
+    return tuple(
+        MemberBrief(
+            client_id=client_id,
+            address=address,
+            language=language,
+            queues=counts[client_id] if client_id in states else None,
+            lag=lags[client_id],
+            mode=states[client_id].properties.get(MODE) if client_id in states else None,
+            strategy=strategy_of(states[client_id]) if client_id in states else None,
+            records=client_id in states and FLIGHT in states[client_id].properties,
+        )
+        for client_id, (address, language) in _seen(facts.members).items()
+    )
+
+
+def _seen(members: GroupMembers) -> dict[str, tuple[str, str]]:
+    found = {
+        member.client_id: (member.address, member.language)
+        for view in members.views
+        for member in view.members
+    }
+    return dict(sorted(found.items()))

@@ -1,0 +1,88 @@
+"""Dead letters and retries: what is there, why, and sending chosen ones to their topic again.
+
+RocketMQ keeps no reason with a dead letter. Where consumers are traced, the trace tells how the last try ended.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
+
+from trimtab.errors import SettingsError, TrimtabError
+from trimtab.pipelines.balance import trace_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEAD, RETRY = "%DLQ%", "%RETRY%"
+UNTOLD = "not traced"
+
+
+def dead_letters(
+    spark: "SparkSession", group: str, *, options: Mapping[str, str], with_trace: bool = True
+) -> "DataFrame":
+    """Dead letters and waiting retries of a group: the source's columns, and `state`, `origin` and `cause`."""
+    found = spark.read.format("rocketmq").options(**options, topic=f"{DEAD}{group}").load()
+    return _told(spark, found.withColumn("state", f.lit("dead")), group, options, with_trace=with_trace)
+
+
+def retries(
+    spark: "SparkSession", group: str, *, options: Mapping[str, str], with_trace: bool = True
+) -> "DataFrame":
+    """What a group asked to get again, tried by now or not, with the same columns."""
+    found = spark.read.format("rocketmq").options(**options, topic=f"{RETRY}{group}").load()
+    return _told(spark, found.withColumn("state", f.lit("retry")), group, options, with_trace=with_trace)
+
+
+def _told(
+    spark: "SparkSession", found: "DataFrame", group: str, options: Mapping[str, str], *, with_trace: bool
+) -> "DataFrame":
+    origin = "coalesce(properties['DLQ_ORIGIN_TOPIC'], properties['RETRY_TOPIC'], topic)"
+    letters = found.withColumn("origin", f.expr(origin))
+    if not with_trace:
+        return letters.withColumn("cause", f.lit(UNTOLD))
+    ended = trace_rows(spark, options).where(f"kind = 'SubAfter' AND `group` = '{_quoted(group)}' AND NOT ok")
+    causes = ended.groupBy(f.col("message_id").alias("msgId")).agg(f.max_by("result", "at_ms").alias("cause"))
+    return letters.join(causes, "msgId", "left").withColumn("cause", f.coalesce("cause", f.lit(UNTOLD)))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def analysis(letters: "DataFrame") -> "DataFrame":
+    """How many, by topic, cause, tag and number of tries, with the first and the last of them."""
+    return (
+        letters.groupBy("state", "origin", "cause", "tag", "reconsumeTimes")
+        .agg(
+            f.count("*").alias("messages"),
+            f.sum(f.octet_length("body")).alias("bytes"),
+            f.min("storeTimestamp").alias("first"),
+            f.max("storeTimestamp").alias("last"),
+        )
+        .orderBy(f.desc("messages"), "origin", "cause", "tag", "reconsumeTimes")
+    )
+
+
+def chosen(letters: "DataFrame", where: str) -> "DataFrame":
+    """Those for which a condition in SQL is true: on the source's columns, `origin` and `cause`."""
+    try:
+        return letters.where(where)
+    except AnalysisException as error:
+        first = str(error).splitlines()[0]
+        raise SettingsError(f"dead letters cannot be chosen by {where!r}: {first}") from error
+
+
+def replay(letters: "DataFrame", *, options: Mapping[str, str]) -> int:
+    """Sends letters to the topics they came from, for every group that reads those; how many. The letters stay where they are."""
+    rows = letters.select("body", f.col("origin").alias("topic"), "tag", "keys", "properties", "flag")
+    lost = letters.where("origin LIKE '\\%%'").limit(1).collect()
+    if lost:
+        raise TrimtabError(
+            f"dead letter {lost[0].msgId} does not say from which topic it came: leave it out with --where"
+        )
+    count = letters.count()
+    writer: Any = rows.write.format("rocketmq").options(**options)
+    writer.mode("append").save()
+    return count

@@ -1,0 +1,111 @@
+"""Balance report and dead letters on real Spark."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimtab.pipelines.balance import balance_report, latency, spans, twice
+from trimtab.pipelines.compaction import compact
+from trimtab.pipelines.letters import analysis, chosen, dead_letters, replay
+from trimtab.pipelines.samples import GROUP, TOPIC, fail_some, send_orders, trace_changes
+from trimtab.pipelines.streams import archive
+from trimtab.testing import Cluster
+
+pytestmark = pytest.mark.filterwarnings("default")  # pyspark has warnings of its own
+
+WAIT_S = 300
+_COLUMNS = (
+    "`group` string, member string, topic string, broker string, queue int, offset long, message_id string, retries int,"
+    " born_ms long, stored_ms long, began_ms long, ended_ms long"
+)
+
+
+def delivery(member: str, offset: int, at_ms: int, *, retries: int = 0) -> tuple[Any, ...]:
+    return (
+        "g",
+        member,
+        "orders",
+        "broker-a",
+        0,
+        offset,
+        f"m{offset}",
+        retries,
+        0,
+        at_ms - 5,
+        at_ms,
+        at_ms + 10,
+    )
+
+
+def test_spans_tell_a_member_that_never_let_go_from_one_that_came_back(spark: Any) -> None:
+    came_back = [
+        *(delivery("a", at, at * 100) for at in range(5)),
+        *(delivery("b", at, at * 100) for at in range(5, 10)),
+        *(delivery("a", at, at * 100) for at in range(10, 15)),
+    ]
+    found = spans(spark.createDataFrame(came_back, _COLUMNS)).orderBy("from_ms").collect()
+    assert [(row.member, row.from_ms, row.until_ms, row.messages) for row in found] == [
+        ("a", 0, 410, 5),
+        ("b", 500, 910, 5),
+        ("a", 1_000, 1_410, 5),
+    ]
+    both = [
+        delivery(member, at, at * 100 + shift) for at in range(10) for member, shift in (("a", 0), ("b", 50))
+    ]
+    delivered = spark.createDataFrame([*both, delivery("a", 3, 5_000, retries=1)], _COLUMNS)
+    found = spans(delivered).orderBy("from_ms").collect()
+    assert [(row.member, row.from_ms, row.until_ms) for row in found] == [("a", 0, 910), ("b", 50, 960)]
+    assert [(row.times, row.members) for row in twice(delivered).collect()] == [(2, ["a", "b"])] * 10
+    waits = {row.what: (row.messages, row.p50, row.max) for row in latency(delivered).collect()}
+    assert waits["queueing"] == (20, 5, 5)
+    assert waits["handling"] == (20, 10, 10)
+
+
+def test_a_balance_report_of_a_group_that_changes(spark: Any, tmp_path: Path) -> None:
+    with Cluster(brokers=2) as cluster:
+        sent = asyncio.run(trace_changes(cluster.nameserver, per_second=100, step_s=0.5))
+        report = balance_report(spark, tmp_path, options={"nameserver": cluster.nameserver})
+    [facts] = report.groups
+    delivered = spark.read.parquet(str(tmp_path / "deliveries.parquet"))
+    assert facts.group == GROUP
+    assert delivered.where("queue IS NULL").isEmpty()
+    assert delivered.select("message_id").distinct().count() == sent
+    again = [row.times for row in spark.read.parquet(str(tmp_path / "twice.parquet")).collect()]
+    assert (facts.deliveries, facts.twice) == (sent + sum(times - 1 for times in again), len(again))
+    assert facts.members >= 2
+    assert facts.moves == len(report.moves) > 0
+    assert {row["what"] for row in report.latency} == {"queueing", "handling", "end to end"}
+    assert "<svg" in report.page.read_text(encoding="utf-8")
+
+
+def test_dead_letters_have_causes_and_go_to_their_topic_again(spark: Any) -> None:
+    with Cluster() as cluster:
+        dead = asyncio.run(fail_some(cluster.nameserver, 20))
+        options = {"nameserver": cluster.nameserver}
+        letters = dead_letters(spark, GROUP, options=options)
+        counted = {(row.origin, row.cause, row.tag): row.messages for row in analysis(letters).collect()}
+        assert set(counted) == {(TOPIC, "EXCEPTION", "eu"), (TOPIC, "FAILED", "us")}
+        assert sum(counted.values()) == dead
+        orders = spark.read.format("rocketmq").options(**options, topic=TOPIC)
+        before = orders.load().count()
+        again = replay(chosen(letters, "cause = 'FAILED'"), options=options)
+        after = orders.load()
+        assert again == counted[TOPIC, "FAILED", "us"]
+        assert after.count() == before + again
+        assert after.where("tag = 'us'").count() == 2 * again
+        with pytest.raises(Exception, match="cannot be chosen by 'colour = 1'"):
+            chosen(letters, "colour = 1")
+
+
+def test_an_archive_of_many_files_becomes_one_of_few(spark: Any, tmp_path: Path) -> None:
+    small, large = str(tmp_path / "small"), str(tmp_path / "large")
+    with Cluster() as cluster:
+        asyncio.run(send_orders(cluster.nameserver, 20))
+        options = {"nameserver": cluster.nameserver, "topic": TOPIC, "maxOffsetsPerTrigger": "8"}
+        assert archive(spark, small, options=options).awaitTermination(WAIT_S)
+    for _ in range(2):
+        done = compact(spark, small, large)
+        assert done.rows == spark.read.parquet(large).count() == 22
+        assert done.files_before > done.files_after == done.hours

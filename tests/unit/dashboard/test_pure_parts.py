@@ -1,0 +1,152 @@
+"""What is shown, from facts that are given."""
+
+from pathlib import Path
+
+import pytest
+
+from trimtab.balance.recorder import Event, Flight
+from trimtab.dashboard.answers import Group, MemberBrief, Moment, Point, QueueLine
+from trimtab.dashboard.bodies import hex_dump
+from trimtab.dashboard.charts import bar, line_chart
+from trimtab.dashboard.drawing import share_text, short, skew_text
+from trimtab.dashboard.history import History, HistoryError
+from trimtab.dashboard.timeline import held_since, moments_of, scrub, timeline
+from trimtab.dashboard.what_if import STRATEGIES, what_if
+from trimtab.errors import SettingsError
+from trimtab.model import MessageQueue
+
+
+def group(members: list[str], holders: dict[int, str], queues: int = 8) -> Group:
+    lines = tuple(
+        QueueLine(
+            topic="orders", broker="a", queue_id=number, holders=(holders[number],) if number in holders else (),
+            lease=None, lease_age_ms=None, since_ms=None, offset=0, max_offset=number, lag=number, lag_ms=None, per_s=None, eta_ms=None,
+        )
+        for number in range(queues)
+    )  # fmt: skip
+    return Group(
+        group="g", at_ms=0, queues=lines, queue_count=queues, lag=0, consumed_per_s=None, eta_ms=None, skew_queues=None, skew_lag=None,
+        unheld=0, double_held=0, findings=(), broadcast=False, failures=(), lag_history=(),
+        members=tuple(MemberBrief(client_id=name, address="", language="PYTHON", queues=None, lag=0) for name in members),
+    )  # fmt: skip
+
+
+def even(names: list[str], queues: int = 8) -> dict[int, str]:
+    return {number: names[number % len(names)] for number in range(queues)}
+
+
+def test_one_more_member_moves_the_fewest_queues() -> None:
+    found = what_if(group(["m1", "m2"], even(["m1", "m2"])), join=1, leave=(), strategy="sticky")
+    assert found.settled
+    assert sorted(share.queues_then for share in found.shares) == [2, 3, 3]
+    assert (found.moved, found.moved_min) == (2, 2)
+    assert [share.member for share in found.shares] == ["m1", "m2", "new-1"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_gives_every_queue_to_one_member(strategy: str) -> None:
+    found = what_if(group(["m1", "m2"], even(["m1", "m2"])), join=2, leave=["m1"], strategy=strategy)
+    assert sum(share.queues_then for share in found.shares) == 8
+    assert {share.member for share in found.shares if share.queues_then} <= {"m2", "new-1", "new-2"}
+    assert found.settled
+
+
+def test_a_what_if_that_cannot_be_says_so() -> None:
+    one = group(["m1"], {})
+    for options in (
+        {"join": 0, "leave": ["m1"], "strategy": "sticky"},
+        {"join": 0, "leave": ["x"], "strategy": "sticky"},
+        {"join": 0, "leave": (), "strategy": "x"},
+    ):
+        with pytest.raises(SettingsError):
+            what_if(one, **options)  # type: ignore[arg-type]
+
+
+QUEUE = MessageQueue("orders", "a", 0)
+
+
+def moments() -> list[Moment]:
+    first = [
+        Event(at_ms=1_000, kind="acquired", queue=QUEUE, cause="m1 joined", duration_ms=4),
+        Event(at_ms=20_000, kind="released", queue=QUEUE, cause="m2 joined", other="m2", in_flight=3),
+    ]
+    second = [Event(at_ms=20_050, kind="acquired", queue=QUEUE, other="m1")]
+    seen = Moment(at_ms=20_060, source="seen", kind="moved", member="m2", queue=str(QUEUE), other="m1")
+    joined = Moment(at_ms=19_990, source="seen", kind="joined", member="m2")
+    return [*moments_of("m1", first), *moments_of("m2", second), seen, joined]
+
+
+def test_the_timeline_has_what_was_recorded_and_nothing_else() -> None:
+    flights = {"m1": Flight(group="g", client_id="m1", events=(), counts={}, left_out=7)}
+    found = timeline("g", moments(), flights, ["m1", "java"])
+    assert [(one.at_ms, one.moved, len(one.moments)) for one in found.rebalances] == [
+        (1_000, 1, 1),
+        (19_990, 1, 3),
+    ]
+    assert found.rebalances[1].cause == "m2 joined"
+    assert found.not_recording == ("java",)
+    assert found.left_out == 7
+    assert timeline("g", [], {}, []).rebalances == ()
+    assert held_since(moments()) == {("m2", str(QUEUE)): 20_050}
+
+
+def test_scrubbing_says_what_was_known_then() -> None:
+    def holders(at_ms: int) -> dict[str, tuple[str, ...] | None]:
+        return {
+            one.queue: one.holders
+            for one in scrub("g", [str(QUEUE), "orders@a:1"], moments(), at_ms).holdings
+        }
+
+    assert holders(999) == {str(QUEUE): None, "orders@a:1": None}
+    assert holders(1_000)[str(QUEUE)] == ("m1",)
+    assert holders(20_000)[str(QUEUE)] == ()
+    assert holders(30_000) == {str(QUEUE): ("m2",), "orders@a:1": None}
+
+
+def test_the_history_keeps_changes_and_stays_small(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", figures_max=500, moments_max=300)
+    for number in range(3):
+        history.add_figures(number * 1_000, [("lag", 5.0)])
+    history.add_figures(61_000, [("lag", 5.0)])
+    history.add_figures(62_000, [("lag", 6.0)])
+    assert [point.at_ms for point in history.figures("lag", 0)] == [0, 61_000, 62_000]
+    assert history.figures("other", 0) == ()
+    for number in range(1_500, 3_000):
+        history.add_figures(number, [("n", float(number))])
+    kept = history.figures("n", 0, points_max=10_000)
+    assert kept[-1].value == 2_999
+    assert kept[0].value > 1_500
+    thin = history.figures("n", 0, points_max=10)
+    assert len(thin) <= 11
+    assert thin[-1] == kept[-1]
+    for start in range(0, 2_000, 100):
+        some = [Moment(at_ms=start + n, source="seen", kind="joined", member="m") for n in range(100)]
+        history.add_moments("g", some + some)
+    found = history.moments("g")
+    assert found[-1].at_ms == 1_999
+    assert found[0].at_ms > 500
+    assert len({one.at_ms for one in found}) == len(found)
+    history.close()
+    again = History(tmp_path / "h.sqlite")
+    assert again.moments("g")[-1].at_ms == 1_999
+    again.close()
+    (tmp_path / "broken").write_bytes(b"no database" * 100)
+    with pytest.raises(HistoryError, match="move it away"):
+        History(tmp_path / "broken")
+
+
+def test_small_forms() -> None:
+    assert hex_dump(b"A\x00").startswith("00000000  41 00")
+    assert hex_dump(b"A\x00").endswith("A.")
+    assert line_chart([Point(at_ms=0, value=1)], "x") == ""
+    chart = line_chart([Point(at_ms=0, value=1), Point(at_ms=5_000, value=0)], "<lag>")
+    assert "&lt;lag&gt;: highest 1, last 0, over 5s" in chart
+    assert 'width="100' in bar(7.0, "x")
+    assert short("x" * 28) == "x" * 28
+    assert len(short("x" * 100)) == 28
+    assert (share_text(None), share_text(0.256), skew_text(None), skew_text(1.5)) == (
+        "-",
+        "26 %",
+        "-",
+        "1.50",
+    )

@@ -1,0 +1,55 @@
+"""`trimtab pipeline` as far as it goes without Spark."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from trimtab.cli.main import main
+from trimtab.cli.pipeline_job import _reason
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["pipeline", *words])
+    return result.exit_code, result.output
+
+
+def test_all_pipelines_are_listed_with_what_they_do() -> None:
+    code, said = run("list", "--json")
+    assert code == 0
+    rows = {row["name"]: row["what"] for row in json.loads(said)}
+    assert set(rows) == {
+        "archive",
+        "backfill",
+        "balance-report",
+        "dedup",
+        "dlq",
+        "mirror",
+        "sweep",
+        "windows",
+    }
+    assert all(rows.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["archive", "--option", "tag"], "is not NAME=VALUE"),
+        (["archive", "--option", "secretKey=abc"], "secretKey='${env:NAME}'"),
+        (["sweep", "-s", "nothing"], "nothing"),
+        (["archiv"], "archive"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_before_spark_starts(words: list[str], said: str) -> None:
+    code, text = run(*words)
+    assert code in (1, 2)
+    assert said in text
+
+
+def test_an_error_of_spark_is_cut_down_to_its_reason() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  File x\n"
+        "trimtab.spark.problems.OptionError: option 'topic' is 'nobody': there is no such topic\n"
+    )
+    assert _reason(text) == "option 'topic' is 'nobody': there is no such topic"
+    assert _reason("[TABLE] not found\nmore") == "[TABLE] not found"
