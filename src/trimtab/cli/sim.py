@@ -189,7 +189,7 @@ def _show_small(seed: int) -> None:
         click.echo(f"  {fault}")
 
 
-@sim.command(name="list")
+@sim.command(name="list", epilog="Example: trimtab sim list --json")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def list_all(*, as_json: bool) -> None:
     """The scenarios there are."""

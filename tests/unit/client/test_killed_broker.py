@@ -16,17 +16,18 @@ def test_a_killed_broker_costs_no_failed_send() -> None:
 async def _sends_while_a_broker_is_killed() -> None:
     async with Cluster(brokers=3) as cluster, Producer("g", nameserver=cluster.nameserver) as producer:
         receipts: list[Receipt] = []
-        killed = asyncio.Event()
+        all_used, killed = asyncio.Event(), asyncio.Event()
 
         async def worker() -> None:
             after = 0
             while after < SENDS_AFTER:
                 receipts.append(await producer.send(Message("orders", b"x")))
+                if len({receipt.queue.broker_name for receipt in receipts}) == 3:
+                    all_used.set()
                 after += killed.is_set()
 
         async def killer() -> None:
-            while len({receipt.queue.broker_name for receipt in receipts}) < 3:
-                await asyncio.sleep(0.01)
+            await all_used.wait()
             await cluster.kill("broker-b")
             killed.set()
 
