@@ -26,7 +26,7 @@ def pipeline() -> None:
     """Run ready pipelines on Spark. Without --nameserver each makes a cluster and messages of its own."""
 
 
-@pipeline.command("list")
+@pipeline.command("list", epilog="Example: trimtab pipeline list --json")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def list_all(context: click.Context, *, as_json: bool) -> None:
