@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -182,7 +183,13 @@ class ApacheServer(ServerUnderTest):
         self._cluster.__enter__()
         self.nameserver = self._cluster.nameserver
         self.brokers = tuple(BrokerPlace(broker.name, broker.address) for broker in self._cluster.brokers)
+        # A broker of 4.9.3 throws when it is asked for its state before it has counted for a while.
+        for broker in self.brokers:
+            eventually(partial(self._tells_its_state, broker), f"{broker.name} tells its state")
         return self
+
+    def _tells_its_state(self, broker: BrokerPlace) -> bool:
+        return self.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
