@@ -232,8 +232,13 @@ def _report(spark: "SparkSession", folder: Path, delivered: "DataFrame", return_
     held = [
         Span(row.group, MessageQueue(row.topic, row.broker, row.queue), row.member, row.from_ms, row.until_ms,
              row.messages, row.first_stored_ms)
-        for row in spark.read.parquet(_in(folder, "holders")).orderBy("from_ms").limit(SPANS_MAX).collect()
+        for row in spark.read.parquet(_in(folder, "holders")).limit(SPANS_MAX + 1).orderBy("from_ms").collect()
     ]  # fmt: skip
+    if len(held) > SPANS_MAX:
+        raise TrimtabError(
+            f"the report would draw more than {SPANS_MAX:,} changes of holders: take a shorter time or fewer groups;"
+            f" all of them are in {_in(folder, 'holders')}"
+        )
     moves = moves_of(held)
     loads = {
         (row.group, row.member): row["count"]
