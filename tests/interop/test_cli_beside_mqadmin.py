@@ -71,7 +71,7 @@ def settled(server: ServerUnderTest, group: str, topic: str, count: int) -> dict
         if found.code != 0:
             return None
         told: dict[str, Any] = found.json
-        done = sum(row["offset"] for row in told["queues"]) == count and told["lag"] == 0
+        done = sum(row["offset"] or 0 for row in told["queues"]) == count and told["lag"] == 0
         return told if done else None
 
     return eventually(described, f"{group} has committed {count} messages")
