@@ -1,19 +1,14 @@
 """Our broker beside Apache's, with the same raw client, the same load and the same flush mode, in one run."""
 
-import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import uvloop
 
 from bench.load import QUEUES, Load, pulls_per_second, sends_per_second
+from bench.own import own_cluster
 from bench.report import Row
 from tests.apache.cluster import ApacheCluster
 
@@ -35,30 +30,8 @@ LOADS = [
 @contextmanager
 def own_broker(flush: str) -> Iterator[str]:
     """`trimtab up` in a process of its own; its broker's address."""
-    with tempfile.TemporaryDirectory() as folder:
-        ready = Path(folder) / "ready.json"
-        command = [
-            sys.executable,
-            "-m",
-            "trimtab",
-            "up",
-            "--data",
-            str(Path(folder) / "data"),
-            "--flush",
-            flush,
-        ]
-        command += ["--nameserver-port", "0", "--broker-port", "0", "--ready-file", str(ready)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            deadline = time.monotonic() + 30
-            while not ready.exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError("trimtab up did not become ready")
-                time.sleep(0.02)
-            yield str(next(iter(json.loads(ready.read_text())["brokers"].values())))
-        finally:
-            process.terminate()
-            process.wait(20)
+    with own_cluster(flush) as ready:
+        yield str(next(iter(ready["brokers"].values())))
 
 
 @contextmanager

@@ -1,16 +1,16 @@
 """How a group would share its queues with other members or another strategy: the same code that members run. PURE."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trimtab.balance.metrics import idle, loads, max_mean, moved, moved_min
-from trimtab.balance.order import sorted_names, sorted_queues
-from trimtab.balance.strategies import Load, Planner, View, by_name, planner_by_name
+from trimtab.balance.order import sorted_names
+from trimtab.balance.strategies import planner_by_name
+from trimtab.client.admin.simulation import handed_over, shared_out
 from trimtab.dashboard.answers import Group, Share, WhatIf
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
 from trimtab.wire.resources import RETRY_PREFIX
 
-ROUNDS_MAX = 50
 STRATEGIES = ("sticky", "lag", "rendezvous", "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 _CLASSIC = {"AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"}
 
@@ -38,9 +38,9 @@ def what_if(group: Group, *, join: int, leave: Sequence[str], strategy: str) -> 
         )
     before = {queue: name for queue, name in now.items() if name in members}
     if strategy in _CLASSIC:
-        then, rounds, is_settled = _classic(group.group, queues, members, strategy), 1, True
+        then, rounds, is_settled = shared_out(group.group, queues, members, strategy), 1, True
     else:
-        then, rounds, is_settled = _leased(
+        then, rounds, is_settled = handed_over(
             group.group, queues, members, before, lag, planner_by_name(strategy)
         )
     have, will = loads(now, {*present, *now.values()}), loads(then, members)
@@ -72,52 +72,3 @@ def what_if(group: Group, *, join: int, leave: Sequence[str], strategy: str) -> 
 def _newcomers(count: int, present: Sequence[str]) -> list[str]:
     names = (f"new-{number}" for number in range(1, count + len(present) + 1))
     return [name for name in names if name not in present][:count]
-
-
-def _classic(
-    group: str, queues: Sequence[MessageQueue], members: Sequence[str], strategy: str
-) -> dict[MessageQueue, str]:
-    """Topic by topic, as Java members do it."""
-    chosen = by_name(strategy)
-    found = {}
-    for topic in dict.fromkeys(queue.topic for queue in queues):
-        own = sorted_queues(queue for queue in queues if queue.topic == topic)
-        for member in members:
-            found.update(dict.fromkeys(chosen.allocate(group, member, own, members), member))
-    return found
-
-
-def _leased(
-    group: str,
-    queues: tuple[MessageQueue, ...],
-    members: tuple[str, ...],
-    before: Mapping[MessageQueue, str],
-    lag: Mapping[MessageQueue, int],
-    planner: Planner,
-) -> tuple[dict[MessageQueue, str], int, bool]:
-    """Members take turns until nobody wants anything else; the table of leases decides, as at a broker."""
-    leases = dict(before)
-    weights = {queue: Load(lag=count, arriving_per_s=0.0) for queue, count in lag.items()}
-    for number in range(1, ROUNDS_MAX + 1):
-        is_changed = False
-        for me in members:
-            held = frozenset(queue for queue, name in leases.items() if name == me)
-            plan = planner.plan(
-                View(
-                    group=group,
-                    me=me,
-                    queues=queues,
-                    members=members,
-                    held=held,
-                    holders=dict(leases),
-                    loads=weights,
-                )
-            )
-            for queue in plan.give_up:
-                del leases[queue]
-            free = [queue for queue in plan.acquire if queue not in leases][: plan.acquire_max]
-            leases.update(dict.fromkeys(free, me))
-            is_changed = is_changed or bool(plan.give_up or free)
-        if not is_changed:
-            return leases, number, True
-    return leases, ROUNDS_MAX, False

@@ -82,9 +82,11 @@ def simulate(now: Shared, wanted: Wanted) -> Simulated:
         raise SettingsError(f"group {now.group!r} has no queue to share")
     kept = {queue: member for queue, member in now.holders.items() if member in members}
     if wanted.mode == "classic":
-        after, rounds, settled = _classic(now.group, queues, members, wanted.strategy), 1, True
+        after, rounds, settled = shared_out(now.group, queues, members, wanted.strategy), 1, True
     else:
-        after, rounds, settled = _leased(now, queues, members, kept, planner_by_name(wanted.strategy))
+        after, rounds, settled = handed_over(
+            now.group, queues, members, kept, now.lags, planner_by_name(wanted.strategy)
+        )
     have, will = loads(now.holders, {*now.members, *now.holders.values()}), loads(after, members)
     waits = loads(after, members, {queue: float(now.lags.get(queue, 0)) for queue in after})
     ratio = moved_per_min(now.holders, after, members)
@@ -149,9 +151,10 @@ def queues_after(queues: Sequence[MessageQueue], more: int) -> tuple[MessageQueu
     return sorted_queues(found)
 
 
-def _classic(
+def shared_out(
     group: str, queues: Iterable[MessageQueue], members: Sequence[str], strategy: str
 ) -> dict[MessageQueue, str]:
+    """Who holds what in classic mode: topic by topic, as Java's members share, and out of nothing."""
     chosen = by_name(strategy)
     by_topic: dict[str, list[MessageQueue]] = {}
     for queue in queues:
@@ -164,22 +167,24 @@ def _classic(
     return found
 
 
-def _leased(
-    now: Shared,
+def handed_over(
+    group: str,
     queues: tuple[MessageQueue, ...],
     members: tuple[str, ...],
     kept: Mapping[MessageQueue, str],
+    lags: Mapping[MessageQueue, int],
     planner: Planner,
 ) -> tuple[dict[MessageQueue, str], int, bool]:
+    """Who holds what when nobody wants anything else, after how many rounds, and whether it came to that."""
     there = set(queues)
     leases = {queue: member for queue, member in kept.items() if queue in there}
-    weights = {queue: Load(lag=lag, arriving_per_s=0.0) for queue, lag in now.lags.items() if queue in there}
+    weights = {queue: Load(lag=lag, arriving_per_s=0.0) for queue, lag in lags.items() if queue in there}
     for rounds in range(1, ROUNDS_MAX + 1):
         is_changed = False
         for me in members:
             held = frozenset(queue for queue, member in leases.items() if member == me)
             plan = planner.plan(
-                View(now.group, me, queues, members, held=held, holders=dict(leases), loads=weights)
+                View(group, me, queues, members, held=held, holders=dict(leases), loads=weights)
             )
             for queue in plan.give_up:
                 del leases[queue]
