@@ -19,7 +19,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -33,7 +32,7 @@ from trimtab.broker.store import StoreSettings
 from trimtab.errors import ProtocolError, TrimtabError
 from trimtab.io.clock import SystemClock
 from trimtab.io.disk import MemoryDisk, RealDisk
-from trimtab.io.loops import new_event_loop
+from trimtab.io.loops import loop_in_a_thread
 from trimtab.io.serving import Connection
 from trimtab.io.tls import own_client_context, server_context
 from trimtab.names.server import NameServer
@@ -381,19 +380,7 @@ class _LoopThread:
     """A thread with an event loop in it."""
 
     def __init__(self) -> None:
-        started: Future[asyncio.AbstractEventLoop] = Future()
-        self._thread = threading.Thread(
-            target=self._live, args=(started,), name="trimtab-cluster", daemon=True
-        )
-        self._thread.start()
-        self._loop = started.result()
-
-    @staticmethod
-    def _live(started: "Future[asyncio.AbstractEventLoop]") -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            loop = runner.get_loop()
-            loop.call_soon(started.set_result, loop)
-            loop.run_forever()
+        self._thread, self._loop = loop_in_a_thread("trimtab-cluster")
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if threading.current_thread() is self._thread:

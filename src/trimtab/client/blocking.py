@@ -20,12 +20,11 @@ import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from trimtab.errors import ClosedError
-from trimtab.io.loops import new_event_loop
+from trimtab.io.loops import loop_in_a_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,20 +47,8 @@ class LoopThread:
     """The thread with the loop in it."""
 
     def __init__(self) -> None:
-        started: Future[asyncio.AbstractEventLoop] = Future()
         self.pid = os.getpid()
-        self._thread = threading.Thread(
-            target=self._live, args=(started,), name="trimtab-blocking", daemon=True
-        )
-        self._thread.start()
-        self._loop = started.result()
-
-    @staticmethod
-    def _live(started: "Future[asyncio.AbstractEventLoop]") -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            loop = runner.get_loop()
-            loop.call_soon(started.set_result, loop)
-            loop.run_forever()
+        self._thread, self._loop = loop_in_a_thread("trimtab-blocking")
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The result of a coroutine, waited for. A wait that is interrupted cancels it."""

@@ -7,7 +7,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitedTooLong
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 from trimtab.client.session import Session
 from trimtab.client.sessions import acquire_session
 from trimtab.errors import RequestTimeoutError
-from trimtab.io.loops import new_event_loop
+from trimtab.io.loops import loop_in_a_thread
 from trimtab.settings import ConnectionOptions, Timeouts
 from trimtab.spark.access import Access
 from trimtab.wire.signing import Credentials
@@ -29,10 +28,7 @@ class Background:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._sessions: dict[Access, Session] = {}
-        started: Future[asyncio.AbstractEventLoop] = Future()
-        thread = threading.Thread(target=_live, args=(started,), name="trimtab-spark", daemon=True)
-        thread.start()
-        self.loop = started.result()
+        _, self.loop = loop_in_a_thread("trimtab-spark")
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, asked: str, seconds_max: float) -> T:
         """What a coroutine gives, or an error when that takes too long: Spark itself would wait for ever."""
@@ -87,10 +83,3 @@ def patience_s(access: Access) -> float:
     """How long a question may take with all of its tries."""
     once_ms = 3 * access.request_ms + access.retry_ms
     return (access.retries + 1) * once_ms / 1000 + 5.0
-
-
-def _live(started: "Future[asyncio.AbstractEventLoop]") -> None:
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        loop = runner.get_loop()
-        loop.call_soon(started.set_result, loop)
-        loop.run_forever()
