@@ -89,7 +89,8 @@ def _decode(cls: Any, data: bytes, body_bytes_max: int) -> Any:
 def _check_depth(data: bytes) -> None:
     """Bodies with odd keys are rewritten before msgspec sees them; its own guard against depth would come too late."""
     steps = (_STEPS[match[1]] for match in _UP_TO_BRACKET.finditer(data))
-    if max(accumulate(steps), default=0) > DEPTH_MAX:
+    # At the first one, not after all: a hostile body goes on for megabytes.
+    if any(depth > DEPTH_MAX for depth in accumulate(steps)):
         raise ProtocolError(f"a body of {len(data)} bytes is nested more than {DEPTH_MAX} deep")
 
 
