@@ -329,13 +329,10 @@ class Engine:
             if self._may_store(held) and (store_all or offset != held.stored_offset):
                 offsets[queue] = held.stored_offset = offset
         if offsets:
-            await self._write_all(offsets)
+            await self._offsets.write_all(offsets)
 
     def _may_store(self, held: HeldQueue) -> bool:
         return not held.is_leaving
-
-    async def _write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        await self._offsets.write_all(offsets)
 
     async def send_back_overdue(self) -> None:
         """Looks for handlers that take too long."""
@@ -381,11 +378,7 @@ class Engine:
         await self.dispatcher.close(self._consuming.drain_s_max)
         queues = list(self.held)
         await self._tell(self._callbacks.on_revoked, queues, "on_revoked")
-        if self.machine.is_broadcast:
-            await self._offsets.write_all({queue: held.offset_to_store for queue, held in self.held.items()})
-        else:
-            stores = [self._offsets.write(queue, held.offset_to_store) for queue, held in self.held.items()]
-            await asyncio.gather(*stores)
+        await self._offsets.write_all({queue: held.offset_to_store for queue, held in self.held.items()})
         if self.machine.needs_lock and queues:
             await self._locks.unlock(queues)
         for held in self.held.values():

@@ -57,10 +57,6 @@ class LeasedEngine(Engine):
             held.queue, self._session.clock.monotonic_ms()
         )
 
-    async def _write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        """Each is acknowledged before the next may be written, so that none can overtake the last one of a handover."""
-        await asyncio.gather(*(self._offsets.write(queue, offset) for queue, offset in offsets.items()))
-
     async def lock_one(self, held: HeldQueue) -> bool:
         """Leases are asked for by the machine alone."""
         return held.lock is not None and held.lock.is_trusted(self._session.clock.monotonic_ms())

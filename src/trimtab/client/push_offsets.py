@@ -39,15 +39,20 @@ class Offsets(Protocol):
         """Stores an offset for good; whether that succeeded."""
 
     async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        """Stores the offsets of all queues that are held, soon and without certainty."""
+        """Stores the offsets of all queues that are held; what failed is in the log."""
 
 
 class BrokerOffsets:
-    """Offsets at the brokers of the queues."""
+    """Offsets at the brokers of the queues.
+
+    A broker handles requests of one connection side by side: an offset that is written before the one before it
+    is acknowledged may be overtaken, and the group goes back. So each queue's writes wait for one another.
+    """
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
+        self._writing: dict[MessageQueue, asyncio.Task[bool]] = {}
 
     async def read(self, queue: MessageQueue) -> int:
         # 4.9.3 takes every refusal for "nothing is stored" and then may skip to the end. We take only the answer that says so.
@@ -62,6 +67,18 @@ class BrokerOffsets:
             return UNKNOWN
 
     async def write(self, queue: MessageQueue, offset: int) -> bool:
+        writing = asyncio.create_task(self._write_after(self._writing.get(queue), queue, offset))
+        self._writing[queue] = writing
+        writing.add_done_callback(lambda _: self._forget(queue, writing))
+        # Who asks may be cancelled; the request is on its way all the same, and the next one waits for it.
+        return await asyncio.shield(writing)
+
+    async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
+        await asyncio.gather(*(self.write(queue, offset) for queue, offset in offsets.items()))
+
+    async def _write_after(self, before: asyncio.Task[bool] | None, queue: MessageQueue, offset: int) -> bool:
+        if before is not None:
+            await asyncio.wait([before])
         try:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._commit(queue, offset), "commit")
         except TrimtabError as error:
@@ -69,15 +86,9 @@ class BrokerOffsets:
             return False
         return True
 
-    async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            try:
-                address = await self._master_of(queue)
-                await self._session.tell(
-                    address, RequestCode.UPDATE_CONSUMER_OFFSET, self._commit(queue, offset), timeout_s=ASK_S
-                )
-            except TrimtabError as error:
-                _log.warning("offset %d of %s in %s was not stored: %s", offset, self._group, queue, error)
+    def _forget(self, queue: MessageQueue, written: asyncio.Task[bool]) -> None:
+        if self._writing.get(queue) is written:
+            del self._writing[queue]
 
     async def max_of(self, queue: MessageQueue) -> int:
         """The queue's end: the offset of the next message."""
