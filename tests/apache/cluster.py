@@ -31,6 +31,7 @@ START_TIMEOUT_S = 120.0
 POLL_S = 0.1
 MQADMIN_TIMEOUT_S = 180.0
 PORT_ATTEMPTS_MAX = 5
+PORT_TAKEN_PAUSE_S = 2.0
 FAREWELL_TIMEOUT_S = 0.5
 HEAP_START_MIB = 128
 NAMESERVER_HEAP_MIB = 128
@@ -99,6 +100,14 @@ class ApacheCluster:
     def start(self, name: str) -> None:
         """Brings the server back on its port with its store, and returns when it is ready."""
         server = self.server(name)
+        for _ in range(PORT_ATTEMPTS_MAX - 1):
+            try:
+                return self._start(server)
+            except PortTakenError:
+                time.sleep(PORT_TAKEN_PAUSE_S)  # by a connection that is just going away
+        return self._start(server)
+
+    def _start(self, server: Server) -> None:
         server.start()
         self._await([server], lambda: self._is_ready(server))
 

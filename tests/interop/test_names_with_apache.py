@@ -135,8 +135,13 @@ def test_write_permission_is_wiped_and_added(brokers: BrokersAt, host: Host) -> 
 
     before = permission()
     assert before & 2
-    assert "OK" in brokers.told("wipeWritePerm", "-b", "broker-a")
-    assert permission() == before & ~2
+
+    def is_wiped() -> bool:
+        # A broker whose topics changed registers them anew, and with them the old permission, here as at Apache's.
+        assert "OK" in brokers.told("wipeWritePerm", "-b", "broker-a")
+        return permission() == before & ~2
+
+    eventually(is_wiped, "broker-a may not be written to")
     assert "OK" in brokers.told("addWritePerm", "-b", "broker-a")
     assert permission() == 6
 
