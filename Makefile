@@ -1,5 +1,5 @@
 # The two commands: `make run` and `make test`. Each does its own set-up and may be run first.
-.PHONY: run test lint interop browser bench lock setup clean
+.PHONY: run test lint interop browser again bench lock setup clean
 
 run: setup
 	@.venv/bin/trimtab demo
@@ -19,6 +19,10 @@ interop: setup
 # The dashboard in a real browser. Needs Chromium and its driver.
 browser: setup
 	@.venv/bin/python -m pytest -m browser
+
+# Only the tests that failed last time, one after the other.
+again: setup
+	@.venv/bin/python -m pytest --last-failed --last-failed-no-failures none
 
 bench: setup
 	@.venv/bin/python -m bench
