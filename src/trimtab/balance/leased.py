@@ -30,6 +30,7 @@ from trimtab.balance.leased_effects import (
     Renew,
     Unlock,
 )
+from trimtab.balance.locks import LEASE_MS
 from trimtab.balance.peers import RESTART_GRACE_MS, Peers
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Kind
@@ -50,6 +51,10 @@ ACQUIRE_QUEUES_MAX: Final = 500
 """How many queues one request asks for; the next sweep goes on with the others."""
 DRAIN_MS_MAX: Final = 30_000
 COMMIT_AGAIN_MS: Final = 200
+UNLOCK_AGAIN_MS: Final = 500
+"""An unlock that failed is sent again so often, until the lease has ended by itself."""
+NO_EPOCHS: Final[Mapping[MessageQueue, int]] = {}
+"""Apache's brokers count none."""
 NEVER_MS: Final = 2**62
 TICK_MS: Final = 25
 """How often `on_tick` should be called."""
@@ -66,6 +71,9 @@ class Phase(enum.Enum):
     COMMITTING = "committing"
 
 
+MAY_COMMIT: Final = frozenset({Phase.HELD, Phase.DRAINING, Phase.COMMITTING})
+
+
 @dataclass(slots=True)
 class Holding:
     """One queue of this member; `asked` is the question whose answer it waits for."""
@@ -75,6 +83,10 @@ class Holding:
     since_ms: int
     asked: Question | None = None
     is_fenced: bool = False
+    is_doubted: bool = False
+    """On its way out, and somebody else may have held it since: the offset is looked at before it is written."""
+    epoch: int | None = None
+    """Under which lease it is held, where the broker counts them."""
     leaving_since_ms: int = 0
     cause: str = ""
 
@@ -109,7 +121,9 @@ class LeasedRebalance:
         self._loads: Mapping[MessageQueue, Load] = {}
         self._holdings: dict[MessageQueue, Holding] = {}
         self._refused: set[MessageQueue] = set()
-        self._unlocking: set[MessageQueue] = set()
+        self._unlocking: dict[MessageQueue, int] = {}
+        """Queues that a broker is told to unlock, and when their leases have ended even if it never hears of it."""
+        self._unlock_again_ms: dict[MessageQueue, int] = {}
         self._asked: dict[tuple[type[Question], str], Question] = {}
         """Questions to brokers that are not answered yet: one of a kind and broker at a time."""
         self._renewed_ms: dict[str, int] = {}
@@ -120,6 +134,7 @@ class LeasedRebalance:
         self._cause = "start"
         self._is_stopping = False
         self._has_left = False
+        self._has_rival = False
 
     def __repr__(self) -> str:
         phases = [holding.phase.value for holding in self._holdings.values()]
@@ -146,8 +161,11 @@ class LeasedRebalance:
         return holding is not None and holding.phase is Phase.HELD and self.trust.is_trusted(queue, now_ms)
 
     def may_commit(self, queue: MessageQueue, now_ms: int) -> bool:
-        """Whether the offset of a drained queue may still be written."""
-        return queue in self._holdings and self.trust.is_trusted(queue, now_ms)
+        """Whether the offset of a queue that is held, or drained, may be written."""
+        holding = self._holdings.get(queue)
+        if holding is None or holding.is_doubted or holding.phase not in MAY_COMMIT:
+            return False
+        return self.trust.is_trusted(queue, now_ms)
 
     @property
     def is_idle(self) -> bool:
@@ -200,6 +218,7 @@ class LeasedRebalance:
         effects += self._renewals(now_ms)
         effects += self._looks(now_ms)
         effects += self._overdue(now_ms)
+        effects += self._unlocks_again(now_ms)
         if self._peers.on_tick(now_ms):
             self._moved_ms, self._sweep_ms = now_ms, now_ms
             self._cause = "a member did not come back"
@@ -209,7 +228,7 @@ class LeasedRebalance:
 
     def next_ms(self, now_ms: int) -> int:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
-        times = [self._sweep_ms, self._peers.next_ms()]
+        times = [self._sweep_ms, self._peers.next_ms(), *self._unlock_again_ms.values()]
         times += [
             self._looked_ms.get(broker, now_ms - LOOK_EVERY_MS) + LOOK_EVERY_MS
             for broker in self._absences.brokers()
@@ -330,9 +349,15 @@ class LeasedRebalance:
     # --- taking -----------------------------------------------------------------------------------------------
 
     def on_acquired(
-        self, question: Acquire, granted: Iterable[MessageQueue], sent_ms: int, now_ms: int
+        self,
+        question: Acquire,
+        granted: Iterable[MessageQueue],
+        sent_ms: int,
+        now_ms: int,
+        *,
+        epochs: Mapping[MessageQueue, int] = NO_EPOCHS,
     ) -> list[LeasedEffect]:
-        """What the broker granted of what was asked for at `sent_ms`."""
+        """What the broker granted of what was asked for at `sent_ms`, and the epochs of these leases, if it has such."""
         self._answered(question)
         granted_now = set(granted)
         surplus: list[MessageQueue] = []
@@ -347,12 +372,27 @@ class LeasedRebalance:
                 self._refused.add(queue)
             elif room > 0 and self.trust.on_granted(queue, sent_ms):
                 room -= 1
+                holding.epoch = epochs.get(queue)
                 effects.append(self._begin(holding))
             else:
                 surplus.append(queue)
         if surplus:
-            effects.append(self._unlock(question.broker_name, *surplus))
+            effects.append(self._unlock(question.broker_name, surplus, now_ms))
         return effects + self._act(now_ms)
+
+    def _acquire_failed(self, question: Acquire, now_ms: int, *, may_be_granted: bool) -> list[LeasedEffect]:
+        """Nobody knows what was granted: it is given back, or it would be with nobody until the lease ends."""
+        self._answered(question)
+        strays = [queue for queue in question.queues if self._is_asked_by(queue, question)]
+        for queue in strays:
+            del self._holdings[queue]
+        self._refused.update(strays)
+        unlock = [self._unlock(question.broker_name, strays, now_ms)] if strays and may_be_granted else []
+        return [*unlock, *self._act(now_ms)]
+
+    def _is_asked_by(self, queue: MessageQueue, question: Question) -> bool:
+        holding = self._holdings.get(queue)
+        return holding is not None and holding.asked is question
 
     def _room(self) -> int:
         """How many of the queues that are asked for now are wanted."""
@@ -377,7 +417,7 @@ class LeasedRebalance:
         if offset < 0:
             self._forget(holding)
             self._refused.add(holding.queue)
-            return [self._unlock(holding.queue.broker_name, holding.queue)]
+            return [self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
         took_ms = now_ms - holding.since_ms
         holding.phase, holding.asked, holding.since_ms = Phase.HELD, None, now_ms
         happened = Happened(
@@ -390,7 +430,7 @@ class LeasedRebalance:
     def _leave(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
         if holding.phase is Phase.STARTING:
             self._forget(holding)
-            return [self._unlock(holding.queue.broker_name, holding.queue)]
+            return [self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
         question = Drain(holding.queue)
         holding.phase, holding.asked = Phase.DRAINING, question
         holding.leaving_since_ms, holding.cause = now_ms, self._cause
@@ -408,7 +448,7 @@ class LeasedRebalance:
             return self._lose(
                 holding, Kind.FENCED, "the lease could not be renewed while the queue was given up"
             )
-        question = Commit(holding.queue)
+        question = Recheck(holding.queue) if holding.is_doubted else Commit(holding.queue)
         holding.phase, holding.asked = Phase.COMMITTING, question
         return [question]
 
@@ -428,18 +468,43 @@ class LeasedRebalance:
             queue=holding.queue,
             duration_ms=now_ms - holding.leaving_since_ms,
         )
-        return [self._unlock(holding.queue.broker_name, holding.queue), released, *self._changes()]
+        unlock = self._unlock(holding.queue.broker_name, [holding.queue], now_ms)
+        return [unlock, released, *self._changes()]
 
-    def _unlock(self, broker_name: str, *queues: MessageQueue) -> Unlock:
-        self._unlocking.update(queues)
-        return Unlock(broker_name, queues)
+    def on_commit_refused(self, queue: MessageQueue, epoch: int, now_ms: int) -> list[LeasedEffect]:
+        """The broker has granted the queue anew since it was granted under this epoch."""
+        holding = self._holdings.get(queue)
+        if holding is None or holding.epoch != epoch:
+            return []
+        self._sweep_ms = now_ms
+        lost = self._lose(holding, Kind.LOST, "the broker refused its offset: the queue was granted anew")
+        return [*lost, self._unlock(queue.broker_name, [queue], now_ms)]
+
+    def _unlock(self, broker_name: str, queues: Iterable[MessageQueue], now_ms: int) -> Unlock:
+        question = Unlock(broker_name, tuple(queues))
+        for queue in question.queues:
+            self._unlocking[queue] = now_ms + LEASE_MS
+        return question
 
     def on_unlocked(self, question: Unlock, now_ms: int) -> list[LeasedEffect]:
-        """The broker knows, or will not hear of it any more."""
-        self._unlocking.difference_update(question.queues)
+        """The broker knows, or the leases have ended by themselves."""
+        for queue in question.queues:
+            self._unlocking.pop(queue, None)
+            self._unlock_again_ms.pop(queue, None)
         self._refused.difference_update(question.queues)
         self._sweep_ms = min(self._sweep_ms, now_ms + SWEEP_EVERY_MS)
         return []
+
+    def _unlocks_again(self, now_ms: int) -> list[LeasedEffect]:
+        """Else nobody could have the queues until their leases end."""
+        due: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in [queue for queue, due_ms in self._unlock_again_ms.items() if now_ms >= due_ms]:
+            del self._unlock_again_ms[queue]
+            if now_ms < self._unlocking[queue]:
+                due[queue.broker_name].append(queue)
+            else:
+                del self._unlocking[queue]
+        return [Unlock(broker, tuple(queues)) for broker, queues in due.items()]
 
     def _overdue(self, now_ms: int) -> list[LeasedEffect]:
         """Handlers that do not end, and commits to be tried again."""
@@ -488,7 +553,13 @@ class LeasedRebalance:
         return effects
 
     def on_renewed(
-        self, question: Renew, granted: Iterable[MessageQueue], sent_ms: int, now_ms: int
+        self,
+        question: Renew,
+        granted: Iterable[MessageQueue],
+        sent_ms: int,
+        now_ms: int,
+        *,
+        epochs: Mapping[MessageQueue, int] = NO_EPOCHS,
     ) -> list[LeasedEffect]:
         """What the broker still grants. The rest is somebody else's."""
         self._answered(question)
@@ -497,23 +568,32 @@ class LeasedRebalance:
         for queue in question.queues:
             holding = self._holdings.get(queue)
             if holding is None or holding.phase is Phase.ASKING:
-                # Given up while the answer travelled: the renewal may have locked it again after the unlock.
-                is_loose = queue in granted_now and holding is None and queue not in self._unlocking
-                effects += [self._unlock(question.broker_name, queue)] if is_loose else []
+                if queue in granted_now:
+                    effects += self._loose(question.broker_name, [queue], now_ms)
             elif queue in granted_now:
-                effects += self._renewed(holding, sent_ms, now_ms)
+                effects += self._renewed(holding, epochs.get(queue), sent_ms, now_ms)
             else:
                 effects += self._lose(holding, Kind.LOST, "another member has the lease")
                 self._sweep_ms = now_ms
         return effects
 
-    def _renewed(self, holding: Holding, sent_ms: int, now_ms: int) -> list[LeasedEffect]:
-        has_lapsed = not self.trust.is_trusted(holding.queue, now_ms)
-        if not self.trust.on_granted(holding.queue, sent_ms) or not has_lapsed:
-            return []
-        if holding.phase is not Phase.HELD:
+    def _loose(self, broker_name: str, queues: Iterable[MessageQueue], now_ms: int) -> list[LeasedEffect]:
+        """Given up while a renewal travelled, which may have locked them again after the unlock."""
+        loose = [queue for queue in queues if queue not in self._holdings and queue not in self._unlocking]
+        return [self._unlock(broker_name, loose, now_ms)] if loose and not self._has_rival else []
+
+    def _renewed(self, holding: Holding, epoch: int | None, sent_ms: int, now_ms: int) -> list[LeasedEffect]:
+        is_another = None not in (epoch, holding.epoch) and epoch != holding.epoch
+        was_interrupted = is_another or not self.trust.is_trusted(holding.queue, now_ms)
+        if not self.trust.on_granted(holding.queue, sent_ms) or not was_interrupted:
             return []
         # Somebody else may have had the queue, and given it back, while this member did not trust its lease.
+        holding.epoch = epoch
+        if holding.phase is Phase.STARTING:
+            return [self._begin(holding)]
+        if holding.phase in (Phase.DRAINING, Phase.COMMITTING):
+            holding.is_doubted = True
+            return []
         question = Recheck(holding.queue)
         holding.phase, holding.asked = Phase.RECHECKING, question
         return [question]
@@ -523,12 +603,23 @@ class LeasedRebalance:
         holding = self._holdings.get(question.queue)
         if holding is None or holding.asked is not question:
             return []
+        if holding.phase is Phase.COMMITTING:
+            return self._rechecked_on_leaving(holding, is_unchanged=is_unchanged, now_ms=now_ms)
         if is_unchanged:
             holding.phase, holding.asked = Phase.HELD, None
             return self._act(now_ms)
         holding.since_ms, holding.cause = now_ms, "another member held it meanwhile"
         lost = Happened(Kind.LOST, cause=holding.cause, queue=holding.queue)
         return [Abandon(holding.queue), lost, self._begin(holding)]
+
+    def _rechecked_on_leaving(
+        self, holding: Holding, *, is_unchanged: bool, now_ms: int
+    ) -> list[LeasedEffect]:
+        if is_unchanged:
+            holding.is_doubted = False
+            return self._commit(holding, now_ms)
+        lost = self._lose(holding, Kind.LOST, "another member held it while it was given up")
+        return [*lost, self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
 
     def _fences(self, now_ms: int) -> list[LeasedEffect]:
         effects: list[LeasedEffect] = []
@@ -611,19 +702,44 @@ class LeasedRebalance:
         happened = Happened(Kind.TAKEN_OVER, cause=self._cause, other=question.member)
         return [happened, *self._act(now_ms)]
 
-    def on_failed(self, question: Question, now_ms: int) -> list[LeasedEffect]:
+    # --- another one with the same id -------------------------------------------------------------------------
+
+    def on_rival(self, cause: str) -> list[LeasedEffect]:
+        """Another process has this member's id, and with it its leases. Everything is let go, nothing is unlocked: that would free what is the other's."""
+        self._is_stopping = self._has_left = self._has_rival = True
+        self._unlocking.clear()
+        self._unlock_again_ms.clear()
+        effects: list[LeasedEffect] = []
+        for holding in list(self._holdings.values()):
+            if holding.phase is Phase.ASKING:
+                self._forget(holding)
+            else:
+                effects += self._lose(holding, Kind.LOST, cause)
+        return effects
+
+    # --- questions without an answer --------------------------------------------------------------------------
+
+    def on_failed(
+        self, question: Question, now_ms: int, *, may_have_happened: bool = True
+    ) -> list[LeasedEffect]:
         """A question got no answer, or an error: it is asked again when its time has come."""
         if isinstance(question, Acquire):
-            return self.on_acquired(question, (), now_ms, now_ms)
+            return self._acquire_failed(question, now_ms, may_be_granted=may_have_happened)
         if isinstance(question, ReadStart):
             return self.on_start(question, -1, now_ms)
         if isinstance(question, Commit):
             return self.on_committed(question, is_written=False, now_ms=now_ms)
         if isinstance(question, Unlock):
-            return self.on_unlocked(question, now_ms)
+            again_ms = now_ms + UNLOCK_AGAIN_MS
+            self._unlock_again_ms.update(
+                {queue: again_ms for queue in question.queues if queue in self._unlocking}
+            )
+            return []
         if isinstance(question, Recheck):
             return self.on_rechecked(question, is_unchanged=False, now_ms=now_ms)
         self._answered(question)
+        if isinstance(question, Renew) and may_have_happened:
+            return self._loose(question.broker_name, question.queues, now_ms)
         return []
 
     # --- telling ----------------------------------------------------------------------------------------------

@@ -278,9 +278,11 @@ class PushConsumer:
             restart_grace_ms=int(self.consuming.restart_grace_s * 1000),
         )  # fmt: skip
         engine.lease_by(machine, is_ordered=self.is_ordered)
-        return LeasedRounds(
+        rounds = LeasedRounds(
             machine, engine, session, self.recorder, every_s=self.consuming.rebalance_every_s, on_seen=self._members_seen
         )  # fmt: skip
+        engine.on_refused = rounds.commit_refused
+        return rounds
 
     def _dispatcher(self, session: Session) -> Dispatcher:
         engine, limit = self._engine, self.consuming.reconsume_limit(is_ordered=self.is_ordered)

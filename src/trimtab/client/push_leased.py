@@ -31,7 +31,7 @@ from trimtab.balance.recorder import Recorder
 from trimtab.client.push_leases import Leases
 from trimtab.client.push_members import MemberLists, Seen
 from trimtab.client.session import Session
-from trimtab.errors import TrimtabError
+from trimtab.errors import ProtocolError, TrimtabError
 from trimtab.model import MessageQueue, Now
 from trimtab.wire.resources import RETRY_PREFIX
 
@@ -152,6 +152,10 @@ class LeasedRounds:
         for queue in queues:
             self._tell(self._machine.on_moved(queue, self._now_ms()))
 
+    def commit_refused(self, queue: MessageQueue, epoch: int) -> None:
+        """The broker has granted the queue anew since it was granted under this epoch."""
+        self._tell(self._machine.on_commit_refused(queue, epoch, self._now_ms()))
+
     async def stop(self, wait_s_max: float, farewell: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Gives everything up in order; whether that was done in time. The others are told by `farewell` as soon as handlers are done.
 
@@ -265,17 +269,21 @@ class LeasedRounds:
                 effects = await self._ask(effect)
             except TrimtabError as error:
                 _log.info("%s of %s: %s", type(effect).__name__, self._machine.group, error)
-                effects = self._machine.on_failed(effect, self._now_ms())
+                effects = self._machine.on_failed(
+                    effect,
+                    self._now_ms(),
+                    may_have_happened=error.indeterminate or isinstance(error, ProtocolError),
+                )
             self._tell(effects)
 
     async def _ask(self, question: Question) -> list[LeasedEffect]:
         machine, sent_ms = self._machine, self._now_ms()
         if isinstance(question, Acquire):
-            granted = await self._leases.lock(question.broker_name, question.queues)
-            return machine.on_acquired(question, granted, sent_ms, self._now_ms())
+            granted, epochs = await self._leases.lock(question.broker_name, question.queues)
+            return machine.on_acquired(question, granted, sent_ms, self._now_ms(), epochs=epochs)
         if isinstance(question, Renew):
-            granted = await self._leases.lock(question.broker_name, question.queues)
-            return machine.on_renewed(question, granted, sent_ms, self._now_ms())
+            granted, epochs = await self._leases.lock(question.broker_name, question.queues)
+            return machine.on_renewed(question, granted, sent_ms, self._now_ms(), epochs=epochs)
         if isinstance(question, Unlock):
             for queue in question.queues:
                 self._member.let_go(queue)

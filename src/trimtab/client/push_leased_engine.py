@@ -2,16 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
 
 from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.ordered import QueueLock
 from trimtab.client.pulls_values import Riding
 from trimtab.client.push_engine import Engine, Since
+from trimtab.client.push_offsets import BrokerOffsets
 from trimtab.client.push_queue import HeldQueue
 from trimtab.model import MessageQueue
 
 _log = logging.getLogger(__name__)
+
+STORE_WAIT_S_MAX: Final = 0.5
+"""After a crash what was finished since the last store comes again."""
 
 
 class Lease(QueueLock):
@@ -26,16 +32,43 @@ class Lease(QueueLock):
         return self._machine.may_hand_out(self._queue, now_ms)
 
 
+class LeaseRight:
+    """The right to write an offset: the very holding for which the write was asked is still there, and its lease trusted."""
+
+    def __init__(
+        self, engine: "LeasedEngine", machine: LeasedRebalance, queue: MessageQueue, now_ms: Callable[[], int]
+    ) -> None:
+        self._engine = engine
+        self._machine = machine
+        self._queue = queue
+        self._now_ms = now_ms
+        self._holding = machine.holding(queue)
+        self.epoch = None if self._holding is None else self._holding.epoch
+
+    def holds(self) -> bool:
+        is_same = self._holding is not None and self._machine.holding(self._queue) is self._holding
+        return is_same and self._machine.may_commit(self._queue, self._now_ms())
+
+    def refused(self) -> None:
+        if self.epoch is not None:
+            self._engine.on_refused(self._queue, self.epoch)
+
+
 class LeasedEngine(Engine):
     """See the module's own words."""
 
     leased: LeasedRebalance
+    on_refused: Callable[[MessageQueue, int], None]
+    """Called when a broker refuses an offset by the epoch of its lease."""
 
     def lease_by(self, machine: LeasedRebalance, *, is_ordered: bool) -> None:
         """Who says whether leases may be relied on."""
         self.leased = machine
         self.is_ordered = is_ordered
-        self._writing = asyncio.Lock()
+        self._offsets = self._brokers = BrokerOffsets(self._session, machine.group, self._right_to)
+
+    def _right_to(self, queue: MessageQueue) -> LeaseRight:
+        return LeaseRight(self, self.leased, queue, self._session.clock.monotonic_ms)
 
     def holding(self, queue: MessageQueue) -> Since | None:
         return self.leased.holding(queue)
@@ -48,11 +81,15 @@ class LeasedEngine(Engine):
         return None
 
     async def store_offsets(self) -> None:
-        async with self._writing:
-            await super().store_offsets()
+        """A broker that is slow does not hold up what others are told: its writes go on, and are waited for by the next ones."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STORE_WAIT_S_MAX):
+                await super().store_offsets()
 
     def _may_store(self, held: HeldQueue) -> bool:
         """Not without a lease: somebody else may have taken the group further meanwhile."""
+        if self._brokers.is_writing(held.queue):
+            return False
         return super()._may_store(held) and self.leased.may_hand_out(
             held.queue, self._session.clock.monotonic_ms()
         )
@@ -74,14 +111,9 @@ class LeasedEngine(Engine):
         await self._tell(self._callbacks.on_revoked, [queue], "on_revoked")
 
     async def commit(self, queue: MessageQueue) -> bool:
-        """Writes the offset of a drained queue, after any other write that is under way."""
+        """Writes the offset of a drained queue, after any other write of it that is under way."""
         held = self.held.get(queue)
-        if held is None:
-            return True
-        async with self._writing:
-            if not self.leased.may_commit(queue, self._session.clock.monotonic_ms()):
-                return False
-            return await self._offsets.write(queue, held.offset_to_store)
+        return held is None or await self._offsets.write(queue, held.offset_to_store)
 
     async def is_unchanged(self, queue: MessageQueue) -> bool:
         """Whether nobody has taken the group further than this member did, or set it back."""

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab.client.session import Session
-from trimtab.errors import NoRouteError, ServerUnreachableError
+from trimtab.errors import NoRouteError, ProtocolError, ServerUnreachableError
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from trimtab.wire.bodies import LockBatchRequestBody, UnlockBatchRequestBody
+from trimtab.wire.bodies.locks import LeaseBatchResponseBody
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
@@ -25,6 +26,33 @@ class Listing(NamedTuple):
     """The connection on which it was listed is gone."""
     heard_ms: int | None
     """When the last heartbeat was acknowledged, if that is news."""
+
+
+class Granted(NamedTuple):
+    """What a broker granted."""
+
+    queues: tuple[MessageQueue, ...]
+    epochs: dict[MessageQueue, int]
+    """Of each lease; nothing from Apache's brokers."""
+
+
+def granted_of(answer: LeaseBatchResponseBody, wanted: tuple[MessageQueue, ...], broker_name: str) -> Granted:
+    """An answer that grants what nobody asked for, or one thing twice, is worth nothing: no lease is built on it. PURE."""
+    granted = answer.lock_ok_mq_set
+    if len(set(granted)) != len(granted):
+        raise ProtocolError(f"{broker_name} granted a lease twice in one answer; none of it counts")
+    strange = set(granted).difference(wanted)
+    if strange:
+        raise ProtocolError(
+            f"{broker_name} granted {len(strange)} lease(s) that were not asked for, {min(map(str, strange))} among them; none counts"
+        )
+    if answer.lease_epochs is None:
+        return Granted(granted, {})
+    if len(answer.lease_epochs) != len(granted):
+        raise ProtocolError(
+            f"{broker_name} granted {len(granted)} lease(s) with {len(answer.lease_epochs)} epoch(s); none counts"
+        )
+    return Granted(granted, dict(zip(granted, answer.lease_epochs, strict=True)))
 
 
 class Leases:
@@ -53,7 +81,7 @@ class Leases:
                 news.append(Listing(name, was_lost, heard[1] if heard is not None and is_news else None))
         return news
 
-    async def lock(self, broker_name: str, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+    async def lock(self, broker_name: str, queues: Iterable[MessageQueue]) -> Granted:
         """Those of them that the broker grants."""
         wanted = tuple(queues)
         body = LockBatchRequestBody(
@@ -63,7 +91,7 @@ class Leases:
             self._address(broker_name, wanted), RequestCode.LOCK_BATCH_MQ, body=encode_body(body),
             asked=f"lease {len(wanted)} queues of {self._group} at {broker_name}", timeout_s=ASK_S,
         )  # fmt: skip
-        return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
+        return granted_of(decode_body(LeaseBatchResponseBody, answer.body), wanted, broker_name)
 
     async def unlock(
         self, broker_name: str, queues: Iterable[MessageQueue], *, owner: str | None = None

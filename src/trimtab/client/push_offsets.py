@@ -3,12 +3,19 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from trimtab.balance.start import NOT_STORED, UNKNOWN, At, AtEnd, AtTime, StartRule, where_to_start
 from trimtab.client.session import Session
-from trimtab.errors import NoRouteError, QueryNotFoundError, SettingsError, TrimtabError
+from trimtab.errors import (
+    IllegalOperationError,
+    NoRouteError,
+    QueryNotFoundError,
+    SettingsError,
+    TrimtabError,
+)
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import LocalOffsets, encode_local_offsets
 from trimtab.wire.codes import RequestCode
@@ -42,6 +49,19 @@ class Offsets(Protocol):
         """Stores the offsets of all queues that are held; what failed is in the log."""
 
 
+class Right(Protocol):
+    """The right to write the offset of a queue, as it was when somebody asked for the write."""
+
+    epoch: int | None
+    """Of the lease; a broker that counts leases refuses a former holder by it."""
+
+    def holds(self) -> bool:
+        """Whether it still may be written."""
+
+    def refused(self) -> None:
+        """The broker says that it may not."""
+
+
 class BrokerOffsets:
     """Offsets at the brokers of the queues.
 
@@ -49,9 +69,12 @@ class BrokerOffsets:
     is acknowledged may be overtaken, and the group goes back. So each queue's writes wait for one another.
     """
 
-    def __init__(self, session: Session, group: str) -> None:
+    def __init__(
+        self, session: Session, group: str, right_to: Callable[[MessageQueue], Right] | None = None
+    ) -> None:
         self._session = session
         self._group = group
+        self._right_to = right_to
         self._writing: dict[MessageQueue, asyncio.Task[bool]] = {}
 
     async def read(self, queue: MessageQueue) -> int:
@@ -66,8 +89,13 @@ class BrokerOffsets:
             _log.warning("the offset of %s in %s cannot be read: %s", self._group, queue, error)
             return UNKNOWN
 
+    def is_writing(self, queue: MessageQueue) -> bool:
+        """Whether an offset of the queue is on its way."""
+        return queue in self._writing
+
     async def write(self, queue: MessageQueue, offset: int) -> bool:
-        writing = asyncio.create_task(self._write_after(self._writing.get(queue), queue, offset))
+        right = None if self._right_to is None else self._right_to(queue)
+        writing = asyncio.create_task(self._write_after(self._writing.get(queue), queue, offset, right))
         self._writing[queue] = writing
         writing.add_done_callback(lambda _: self._forget(queue, writing))
         # Who asks may be cancelled; the request is on its way all the same, and the next one waits for it.
@@ -76,13 +104,26 @@ class BrokerOffsets:
     async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
         await asyncio.gather(*(self.write(queue, offset) for queue, offset in offsets.items()))
 
-    async def _write_after(self, before: asyncio.Task[bool] | None, queue: MessageQueue, offset: int) -> bool:
+    async def _write_after(
+        self, before: asyncio.Task[bool] | None, queue: MessageQueue, offset: int, right: Right | None
+    ) -> bool:
         if before is not None:
             await asyncio.wait([before])
         try:
-            await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._commit(queue, offset), "commit")
+            address = await self._master_of(queue)
+            if right is not None and not right.holds():
+                _log.info(
+                    "offset %d of %s in %s is not stored: its lease is over", offset, self._group, queue
+                )
+                return False
+            await self._session.ask(
+                address, RequestCode.UPDATE_CONSUMER_OFFSET, self._commit(queue, offset, right),
+                asked=f"commit of {self._group} in {queue}", timeout_s=ASK_S,
+            )  # fmt: skip
         except TrimtabError as error:
             _log.warning("offset %d of %s in %s was not stored: %s", offset, self._group, queue, error)
+            if right is not None and isinstance(error, IllegalOperationError):
+                right.refused()
             return False
         return True
 
@@ -104,10 +145,11 @@ class BrokerOffsets:
         answer = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, "offset of a time")
         return decode_ext(OffsetResponse, answer.ext).offset
 
-    def _commit(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffset:
+    def _commit(self, queue: MessageQueue, offset: int, right: Right | None) -> UpdateConsumerOffset:
         return UpdateConsumerOffset(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-        )
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset,
+            lease_epoch=None if right is None else right.epoch,
+        )  # fmt: skip
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header, what: str) -> Command:
         address = await self._master_of(queue)

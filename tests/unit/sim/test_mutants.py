@@ -93,7 +93,9 @@ def test_a_lapsed_lease_that_is_granted_again_goes_on_where_the_group_is() -> No
 
 
 def test_going_on_after_a_lapse_without_looking_at_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    def renewed(machine: LeasedRebalance, holding: Any, sent_ms: int, _: int) -> list[LeasedEffect]:
+    def renewed(
+        machine: LeasedRebalance, holding: Any, _: int | None, sent_ms: int, __: int
+    ) -> list[LeasedEffect]:
         machine.trust.on_granted(holding.queue, sent_ms)
         return []
 

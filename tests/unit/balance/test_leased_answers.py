@@ -1,0 +1,215 @@
+"""What a leased member makes of answers that fail, come late, or speak of another lease."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from trimtab.balance.leased import UNLOCK_AGAIN_MS, LeasedRebalance, Phase
+from trimtab.balance.leased_effects import (
+    Abandon,
+    Acquire,
+    Commit,
+    Drain,
+    Happened,
+    LeasedEffect,
+    Recheck,
+    Renew,
+    Unlock,
+)
+from trimtab.balance.locks import LEASE_MS
+from trimtab.balance.rebalance_effects import ReadStart, StartPull
+from trimtab.balance.recorder import Kind
+from trimtab.balance.strategies.sticky import Sticky
+from trimtab.balance.trust import PROOF_GAP_MS, RENEW_EVERY_MS, TRUST_MS
+from trimtab.model import MessageQueue
+
+BROKER = "broker-0"
+QUEUE = MessageQueue("orders", BROKER, 0)
+NOW_MS = 1_000_000
+E = TypeVar("E", bound=LeasedEffect)
+
+
+def only(kind: type[E], effects: Iterable[LeasedEffect]) -> E:
+    (one,) = [effect for effect in effects if isinstance(effect, kind)]
+    return one
+
+
+def none_of(kind: type[LeasedEffect], effects: Iterable[LeasedEffect]) -> bool:
+    return not any(isinstance(effect, kind) for effect in effects)
+
+
+def asking() -> tuple[LeasedRebalance, Acquire]:
+    """A member that has asked for the one queue there is."""
+    machine = LeasedRebalance("billing", "a", Sticky())
+    machine.on_listed(BROKER, NOW_MS)
+    return machine, only(Acquire, machine.on_view({"orders": [QUEUE]}, ["a"], NOW_MS))
+
+
+def holding(epoch: int | None = 7) -> LeasedRebalance:
+    machine, acquire = asking()
+    epochs = {} if epoch is None else {QUEUE: epoch}
+    effects = machine.on_acquired(acquire, [QUEUE], NOW_MS, NOW_MS, epochs=epochs)
+    only(StartPull, machine.on_start(only(ReadStart, effects), 5, NOW_MS))
+    return machine
+
+
+def renewing(machine: LeasedRebalance, now_ms: int) -> Renew:
+    return only(Renew, machine.on_tick(now_ms))
+
+
+def released(machine: LeasedRebalance, now_ms: int = NOW_MS) -> Unlock:
+    drain = only(Drain, machine.on_stop(now_ms))
+    commit = only(Commit, machine.on_drained(drain, now_ms))
+    return only(Unlock, machine.on_committed(commit, is_written=True, now_ms=now_ms))
+
+
+def test_an_unlock_that_failed_is_sent_again_until_the_broker_knows() -> None:
+    machine = holding()
+    unlock = released(machine)
+    machine.on_failed(unlock, NOW_MS)
+    assert not machine.is_idle
+    assert none_of(Unlock, machine.on_tick(NOW_MS + UNLOCK_AGAIN_MS - 1))
+    assert machine.next_ms(NOW_MS + 1) <= NOW_MS + UNLOCK_AGAIN_MS
+    again = only(Unlock, machine.on_tick(NOW_MS + UNLOCK_AGAIN_MS))
+    assert again.queues == (QUEUE,)
+    machine.on_unlocked(again, NOW_MS + UNLOCK_AGAIN_MS)
+    assert machine.is_idle
+
+
+def test_an_unlock_is_not_sent_for_longer_than_the_lease_lasts() -> None:
+    machine = holding()
+    machine.on_failed(released(machine), NOW_MS)
+    machine.on_failed(only(Unlock, machine.on_tick(NOW_MS + LEASE_MS - 1)), NOW_MS + LEASE_MS - 1)
+    assert none_of(Unlock, machine.on_tick(NOW_MS + LEASE_MS + UNLOCK_AGAIN_MS))
+    assert machine.is_idle
+
+
+def test_a_queue_is_not_asked_for_while_its_unlock_is_unanswered() -> None:
+    machine, acquire = asking()
+    unlock = only(Unlock, machine.on_failed(acquire, NOW_MS))
+    later_ms = NOW_MS + 400
+    assert none_of(Acquire, machine.on_tick(later_ms))
+    machine.on_unlocked(unlock, later_ms)
+    assert only(Acquire, machine.on_tick(later_ms + 100)).queues == (QUEUE,)
+
+
+def test_what_a_lost_answer_may_have_granted_is_given_back() -> None:
+    machine, acquire = asking()
+    assert only(Unlock, machine.on_failed(acquire, NOW_MS)).queues == (QUEUE,)
+
+
+def test_a_request_that_never_left_needs_no_unlock() -> None:
+    machine, acquire = asking()
+    assert none_of(Unlock, machine.on_failed(acquire, NOW_MS, may_have_happened=False))
+
+
+def test_a_queue_given_up_while_its_renewal_was_lost_is_unlocked_once_more() -> None:
+    machine = holding()
+    renew = renewing(machine, NOW_MS + RENEW_EVERY_MS)
+    machine.on_unlocked(released(machine, NOW_MS + RENEW_EVERY_MS), NOW_MS + RENEW_EVERY_MS)
+    assert only(Unlock, machine.on_failed(renew, NOW_MS + RENEW_EVERY_MS + 900)).queues == (QUEUE,)
+
+
+def test_a_renewal_under_another_epoch_makes_the_member_look_at_the_offset() -> None:
+    machine = holding(epoch=7)
+    now_ms = NOW_MS + RENEW_EVERY_MS
+    effects = machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms, epochs={QUEUE: 9})
+    recheck = only(Recheck, effects)
+    assert not machine.may_hand_out(QUEUE, now_ms)
+    assert not machine.may_commit(QUEUE, now_ms)
+    machine.on_rechecked(recheck, is_unchanged=True, now_ms=now_ms)
+    assert machine.may_hand_out(QUEUE, now_ms)
+    found = machine.holding(QUEUE)
+    assert found is not None
+    assert found.epoch == 9
+
+
+def test_a_renewal_under_the_same_epoch_changes_nothing() -> None:
+    machine = holding(epoch=7)
+    now_ms = NOW_MS + RENEW_EVERY_MS
+    effects = machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms, epochs={QUEUE: 7})
+    assert none_of(Recheck, effects)
+    assert machine.may_hand_out(QUEUE, now_ms + TRUST_MS - 1)
+
+
+def lapsed_while_draining() -> tuple[LeasedRebalance, Drain, int]:
+    """The connection is lost while handlers end, and the lease is granted again over a new one."""
+    machine = holding(epoch=None)
+    drain = only(Drain, machine.on_moved(QUEUE, NOW_MS))
+    machine.on_connection_lost(BROKER, NOW_MS + 10)
+    machine.on_listed(BROKER, NOW_MS + 20)
+    now_ms = NOW_MS + 20 + PROOF_GAP_MS
+    machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms)
+    return machine, drain, now_ms
+
+
+def test_a_queue_whose_lease_lapsed_while_it_was_given_up_is_written_only_if_nobody_else_held_it() -> None:
+    machine, drain, now_ms = lapsed_while_draining()
+    assert not machine.may_commit(QUEUE, now_ms)
+    recheck = only(Recheck, machine.on_drained(drain, now_ms))
+    assert isinstance(machine.on_rechecked(recheck, is_unchanged=True, now_ms=now_ms)[0], Commit)
+    assert machine.may_commit(QUEUE, now_ms)
+
+
+def test_a_queue_that_somebody_else_held_while_it_was_given_up_is_not_written() -> None:
+    machine, drain, now_ms = lapsed_while_draining()
+    recheck = only(Recheck, machine.on_drained(drain, now_ms))
+    effects = machine.on_rechecked(recheck, is_unchanged=False, now_ms=now_ms)
+    assert none_of(Commit, effects)
+    assert only(Abandon, effects).queue == only(Unlock, effects).queues[0] == QUEUE
+
+
+def test_where_to_start_is_asked_again_if_the_lease_lapsed_meanwhile() -> None:
+    machine, acquire = asking()
+    first = only(ReadStart, machine.on_acquired(acquire, [QUEUE], NOW_MS, NOW_MS))
+    machine.on_connection_lost(BROKER, NOW_MS + 10)
+    machine.on_listed(BROKER, NOW_MS + 20)
+    now_ms = NOW_MS + 20 + PROOF_GAP_MS
+    again = only(ReadStart, machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms))
+    assert machine.on_start(first, 5, now_ms) == []
+    assert only(StartPull, machine.on_start(again, 9, now_ms)).offset == 9
+
+
+def test_an_offset_refused_by_its_epoch_means_that_the_queue_is_lost() -> None:
+    machine = holding(epoch=7)
+    effects = machine.on_commit_refused(QUEUE, 7, NOW_MS)
+    assert only(Abandon, effects).queue == QUEUE
+    assert only(Happened, effects).kind is Kind.LOST
+    assert machine.holding(QUEUE) is None
+
+
+def test_a_refusal_of_an_earlier_lease_does_not_cost_the_present_one() -> None:
+    machine = holding(epoch=9)
+    assert machine.on_commit_refused(QUEUE, 7, NOW_MS) == []
+    assert machine.may_hand_out(QUEUE, NOW_MS)
+
+
+def test_a_member_whose_id_somebody_else_has_lets_go_of_everything_and_unlocks_nothing() -> None:
+    machine = holding()
+    renew = renewing(machine, NOW_MS + RENEW_EVERY_MS)
+    effects = machine.on_rival("another process has this id")
+    assert only(Abandon, effects).queue == QUEUE
+    assert none_of(Unlock, effects)
+    assert machine.on_renewed(renew, [QUEUE], NOW_MS, NOW_MS) == []
+    assert none_of(Acquire, machine.on_tick(NOW_MS + 60_000))
+    assert machine.is_idle
+
+
+def test_a_member_whose_id_somebody_else_has_takes_nothing_that_it_asked_for() -> None:
+    machine, acquire = asking()
+    machine.on_rival("another process has this id")
+    effects = machine.on_acquired(acquire, [QUEUE], NOW_MS, NOW_MS)
+    assert none_of(ReadStart, effects)
+    assert none_of(Unlock, effects)
+    assert machine.holding(QUEUE) is None
+
+
+def test_phases_in_which_an_offset_may_be_written() -> None:
+    machine = holding()
+    found = machine.holding(QUEUE)
+    assert found is not None
+    allowed = set()
+    for phase in Phase:
+        found.phase = phase
+        if machine.may_commit(QUEUE, NOW_MS):
+            allowed.add(phase)
+    assert allowed == {Phase.HELD, Phase.DRAINING, Phase.COMMITTING}
