@@ -49,6 +49,10 @@ class ClosedError(TrimtabError):
     """The client was closed."""
 
 
+class ClientIdTakenError(TrimtabError):
+    """A live member of the group has the client id already. Brokers could not tell the two apart."""
+
+
 class NotSentError(TrimtabError):
     """A message waited behind others until its time was over, and never left."""
 

@@ -10,6 +10,7 @@ any accident messages may come twice, and none is missed. What handlers may say 
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -41,6 +42,7 @@ from trimtab.client.push_outcomes import Call, Handler, call_of
 from trimtab.client.push_queue import HeldNow
 from trimtab.client.push_requests import BrokerRequests
 from trimtab.client.push_retries import Retries
+from trimtab.client.push_rivals import LIFE, Rivals
 from trimtab.client.push_rounds import Rounds
 from trimtab.client.push_running import properties_of, running_info
 from trimtab.client.push_settings import Consuming, start_rule
@@ -48,7 +50,7 @@ from trimtab.client.push_trace import ConsumeTrace
 from trimtab.client.session import Session
 from trimtab.client.sessions import acquire_session, connection_options, release_session
 from trimtab.client.subscriptions import Expression, Subscriptions, wanted_of
-from trimtab.errors import ClosedError, SettingsError
+from trimtab.errors import ClientIdTakenError, ClosedError, SettingsError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.model import MessageQueue, Now
@@ -145,6 +147,10 @@ class PushConsumer:
         self._started_wall_ms = 0
         self._is_open = False
         self._is_switching = False
+        self._failure: ClientIdTakenError | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._life: str
+        self._rivals: Rivals
         self._running: asyncio.Task[None]
         self._closed: asyncio.Event | None = None
         self.recorder: Recorder
@@ -194,6 +200,8 @@ class PushConsumer:
             self.recorder = Recorder(self.group_on_wire, session.client_id)
             await self._begin_trace(session)
             self._requests = BrokerRequests(session, self, self._call)
+            self._life = f"{os.getpid()}-{self._started_wall_ms}-{self._chance.randrange(2**48):012x}"
+            self._rivals = Rivals(session, self.group_on_wire, self._life)
             self._build(session)
         except BaseException:
             await release_session(session, consumer_group=self.group_on_wire)
@@ -204,6 +212,10 @@ class PushConsumer:
             await session.start()
             await find_routes(self._session, self.group, self._subscriptions.topics)
             await check_filters(session, self.group_on_wire, self._subscriptions.filtered_by_sql)
+            if self._client_id is not None and not self.is_broadcast:
+                await self._rivals.refuse_second()
+            if self._plan.mode == LEASED:
+                session.roles.leased.add(self.group_on_wire)
             session.roles.consumers[self.group_on_wire] = self._describe
             await session.send_heartbeats()
         except BaseException:
@@ -213,6 +225,8 @@ class PushConsumer:
 
     async def close(self) -> None:
         """Leaves the group: handlers at work end (bounded), offsets are stored, the brokers are told. A second call changes nothing."""
+        if self._stopping is not None and self._stopping is not asyncio.current_task():
+            await asyncio.wait([self._stopping])
         if not self._is_open:
             return
         self._is_open = False
@@ -245,10 +259,12 @@ class PushConsumer:
         await self._engine.close()
 
     async def wait(self) -> None:
-        """Until the consumer is closed."""
+        """Until the consumer is closed. Raises `ClientIdTakenError` if it stopped because another process has its client id."""
         if self._closed is None:
             raise ClosedError("the consumer has not been started: use `async with PushConsumer(...)`")
         await self._closed.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def _build(self, session: Session) -> None:
         machine = Rebalance(
@@ -279,7 +295,8 @@ class PushConsumer:
         )  # fmt: skip
         engine.lease_by(machine, is_ordered=self.is_ordered)
         rounds = LeasedRounds(
-            machine, engine, session, self.recorder, every_s=self.consuming.rebalance_every_s, on_seen=self._members_seen
+            machine, engine, session, self.recorder, every_s=self.consuming.rebalance_every_s, on_seen=self._members_seen,
+            rivals=self._rivals, on_rival=self._stop_for_rival,
         )  # fmt: skip
         engine.on_refused = rounds.commit_refused
         return rounds
@@ -304,7 +321,7 @@ class PushConsumer:
         is_leased = self._plan.mode == LEASED
         self._spawn(each(LEASED_OFFSETS_EVERY_S if is_leased else every.offsets_every_s, self._store_offsets))
         self._spawn(each(max(1.0, every.handler_s_max / OVERDUE_LOOKS), self._send_back_overdue))
-        if is_leased:
+        if is_leased or (self._client_id is not None and not self.is_broadcast):
             self._spawn(each(every.rebalance_every_s, self._look_who_is_there))
         if self.is_ordered and not self.is_broadcast:
             self._spawn(each(every.locks_every_s, self._renew_locks, first_s=LOCKS_FIRST_AFTER_S))
@@ -328,14 +345,32 @@ class PushConsumer:
     # --- members of another kind ------------------------------------------------------------------------------
 
     async def _look_who_is_there(self) -> None:
-        """While leases are not used because of others, whether these are gone."""
-        if self.mode == CLASSIC:
+        """While leases are not used, whether those because of whom are gone, and whether somebody else has this id."""
+        if self.mode == CLASSIC and not self._is_switching:
             queues = {
                 topic: route.readable
                 for topic in self._subscriptions.topics
                 if (route := self._session.route_now(topic))
             }
-            self._members_seen(await MemberLists(self._session, self.group_on_wire).look(queues))
+            seen = await MemberLists(self._session, self.group_on_wire).look(queues)
+            where = await self._rivals.found(seen) if self._rivals.may_have(seen) else ""
+            if where:
+                self._stop_for_rival(where)
+            else:
+                self._members_seen(seen)
+
+    def _stop_for_rival(self, where: str) -> None:
+        """Another live process has this member's id: one of the two has to go, and the broker reaches the other one."""
+        if self._failure is not None or not self._is_open:
+            return
+        self._failure = ClientIdTakenError(
+            f"client id {self.client_id!r} of group {self.group!r} is in use elsewhere, by a live member at {where}: this one has"
+            " stopped; give each member a client_id of its own"
+        )
+        _log.error("%s", self._failure)
+        now = Now(monotonic_ms=self._clock.monotonic_ms(), wall_ms=self._clock.wall_ms())
+        self.recorder.record(now, Kind.LEFT, cause="another live member has this client id", other=where)
+        self._stopping = asyncio.get_running_loop().create_task(self.close())
 
     def _members_seen(self, seen: Seen) -> None:
         if self._plan.mode != LEASED or self._is_switching or not seen.lists:
@@ -456,7 +491,11 @@ class PushConsumer:
         engine, now_ms = self._engine, self._clock.monotonic_ms()
         return running_info(
             properties=self._own_properties()
-            | {"trimtab.flight": self.recorder.flight().decode(), HOLDINGS: holdings_text(self._told())},
+            | {
+                "trimtab.flight": self.recorder.flight().decode(),
+                HOLDINGS: holdings_text(self._told()),
+                LIFE: self._life,
+            },
             subscriptions=self._subscriptions.all,
             held=engine.held,
             statuses={topic: stats.status(now_ms) for topic, stats in engine.stats.items()},

@@ -30,6 +30,7 @@ from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, S
 from trimtab.balance.recorder import Recorder
 from trimtab.client.push_leases import Leases
 from trimtab.client.push_members import MemberLists, Seen
+from trimtab.client.push_rivals import Rivals
 from trimtab.client.session import Session
 from trimtab.errors import ProtocolError, TrimtabError
 from trimtab.model import MessageQueue, Now
@@ -91,6 +92,8 @@ class LeasedRounds:
         *,
         every_s: float,
         on_seen: Callable[[Seen], None],
+        rivals: Rivals,
+        on_rival: Callable[[str], None],
     ) -> None:
         self._machine = machine
         self._member = member
@@ -98,6 +101,9 @@ class LeasedRounds:
         self._recorder = recorder
         self._every_s = every_s
         self._on_seen = on_seen
+        self._rivals = rivals
+        self._on_rival = on_rival
+        self._looking_for_rivals: asyncio.Task[None] | None = None
         self._leases = Leases(session, machine.group)
         self._lists = MemberLists(session, machine.group)
         self._is_due = asyncio.Event()
@@ -137,11 +143,32 @@ class LeasedRounds:
                         None, look.broker_name, look.members, look.sent_ms, look.answered_ms
                     )
                 )
+            if self._rivals.may_have(seen) and await self._has_rival(seen):
+                return True
             self._on_seen(seen)
             if queues and seen.lists:
                 self._on_view(queues, seen)
             self.count += 1
-            return saw_all and seen.is_whole
+            return saw_all and seen.is_whole and not self._rivals.may_have(seen)
+
+    async def _has_rival(self, seen: Seen) -> bool:
+        where = await self._rivals.found(seen)
+        if where:
+            self._tell(self._machine.on_rival(f"another live member has this client id, at {where}"))
+            self._on_rival(where)
+        return bool(where)
+
+    async def _look_for_rivals(self) -> None:
+        queues, _ = await self._queues()
+        await self._has_rival(await self._lists.look(queues))
+
+    async def _make_sure_of_id(self) -> None:
+        """After a pause of this process another one may have been started under its id, which is granted the same leases."""
+        if self._looking_for_rivals is None or self._looking_for_rivals.done():
+            self._looking_for_rivals = asyncio.get_running_loop().create_task(self._look_for_rivals())
+            self._doing.add(self._looking_for_rivals)
+            self._looking_for_rivals.add_done_callback(self._doing.discard)
+        await asyncio.wait([self._looking_for_rivals])
 
     def _on_view(self, queues: dict[str, tuple[MessageQueue, ...]], seen: Seen) -> None:
         effects = self._machine.on_view(queues, seen.members, self._now_ms(), stable=seen.stable)
@@ -305,6 +332,7 @@ class LeasedRounds:
         if isinstance(question, ReadStart):
             return machine.on_start(question, await member.start_of(queue), self._now_ms())
         if isinstance(question, Recheck):
+            await self._make_sure_of_id()
             is_unchanged = await member.is_unchanged(queue)
             return machine.on_rechecked(question, is_unchanged=is_unchanged, now_ms=self._now_ms())
         if isinstance(question, Drain):

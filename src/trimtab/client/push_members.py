@@ -10,7 +10,7 @@ from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import Connection, ConsumerConnection
-from trimtab.wire.codes import SPOKEN_VERSION, LanguageCode, RequestCode
+from trimtab.wire.codes import LEASED_VERSION, LanguageCode, RequestCode
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.headers.consume import GroupOnly
 
@@ -39,8 +39,8 @@ class Seen:
     members: frozenset[str]
     foreign: frozenset[str]
     """Members that do not keep our rules."""
-    doubled: frozenset[str]
-    """Ids with which one broker has two connections."""
+    namesakes: dict[str, tuple[str, ...]]
+    """By broker, the addresses from which it has connections under this member's own id; one of them is this member's."""
     stable: frozenset[str]
     """Members that keep their id over a restart."""
 
@@ -58,21 +58,29 @@ class MemberLists:
         answers = await asyncio.gather(*(self._look_at(name) for name in names))
         found = [answer for answer in answers if answer is not None]
         connections = [connection for _, table in found for connection in table.connection_set]
-        ours = {connection.client_id or "" for connection in connections if _is_ours(connection)}
+        foreign = {connection.client_id or "" for connection in connections if not keeps_leases(connection)}
         members = frozenset(connection.client_id or "" for connection in connections)
         return Seen(
             lists=tuple(look for look, _ in found),
             is_whole=len(found) == len(names),
             members=members,
-            foreign=members - ours,
-            doubled=frozenset(_doubled(table) for _, table in found if _doubled(table)),
-            stable=frozenset(client_id for client_id in ours if not is_ours(client_id)),
+            foreign=frozenset(foreign),
+            namesakes={look.broker_name: self._namesakes(table) for look, table in found},
+            stable=frozenset(client_id for client_id in members - foreign if not is_ours(client_id)),
         )
 
     async def at(self, broker_name: str) -> frozenset[str]:
         """The members that one broker lists."""
         table = await self._ask(broker_name)
         return _ids(table)
+
+    async def namesakes_at(self, broker_name: str) -> tuple[str, ...]:
+        """From where one broker has connections under this member's own id."""
+        return self._namesakes(await self._ask(broker_name))
+
+    def _namesakes(self, table: ConsumerConnection) -> tuple[str, ...]:
+        mine = [one for one in table.connection_set if one.client_id == self._session.client_id]
+        return tuple(one.client_addr or "" for one in mine)
 
     async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnection] | None:
         sent_ms = self._session.clock.monotonic_ms()
@@ -100,18 +108,6 @@ def _ids(table: ConsumerConnection) -> frozenset[str]:
     return frozenset(connection.client_id or "" for connection in table.connection_set)
 
 
-def _is_ours(connection: Connection) -> bool:
-    """By its id, or, if the user chose that, by what it says of itself in its heartbeats."""
-    speaks_as_we = connection.language is LanguageCode.PYTHON and connection.version == SPOKEN_VERSION
-    return speaks_as_we or is_ours(connection.client_id or "")
-
-
-def _doubled(table: ConsumerConnection) -> str:
-    """An id that stands twice in a broker's list."""
-    seen: set[str] = set()
-    for connection in table.connection_set:
-        client_id = connection.client_id or ""
-        if client_id in seen:
-            return client_id
-        seen.add(client_id)
-    return ""
+def keeps_leases(connection: Connection) -> bool:
+    """By what it says of itself in its heartbeats. One of ours in classic mode, or a pull consumer, does not say it. PURE."""
+    return connection.language is LanguageCode.PYTHON and connection.version == LEASED_VERSION

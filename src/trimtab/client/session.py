@@ -29,7 +29,7 @@ from trimtab.io.connection import PeerConnection
 from trimtab.io.nameservers import resolve_nameserver
 from trimtab.settings import Intervals, Timeouts
 from trimtab.wire.bodies import TopicRouteData
-from trimtab.wire.codes import ONEWAY_FLAG, RESPONSE_FLAG, RequestCode, ResponseCode
+from trimtab.wire.codes import ONEWAY_FLAG, RESPONSE_FLAG, SPOKEN_VERSION, RequestCode, ResponseCode
 from trimtab.wire.commands import Command, encode_command
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
@@ -41,6 +41,10 @@ from trimtab.wire.signing import Credentials
 _log = logging.getLogger(__name__)
 
 OnRequest = Callable[[PeerConnection, Command], None]
+
+OWN_ADDRESS_MS = 180_000
+"""Brokers forget a silent connection after two minutes and a little; heartbeats come every half minute."""
+OWN_ADDRESSES_MAX = 10_000
 
 
 class Session:
@@ -84,6 +88,7 @@ class Session:
         self.route_now = self._routes.now
         """The route of a topic, if it is known."""
         self._heard: dict[str, tuple[PeerConnection, int]] = {}
+        self._own_addresses: dict[tuple[str, str], int] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._is_started = False
         self._is_closed = False
@@ -121,18 +126,28 @@ class Session:
         """Takes back what one client was to the brokers, while the session goes on for others."""
         if producer_group is not None and self.roles.remove_producer(producer_group):
             await self._goodbyes([(producer_group, None)])
+        self.roles.leased.discard(consumer_group or "")
         if consumer_group is not None and self.roles.consumers.pop(consumer_group, None) is not None:
             await self._goodbyes([(None, consumer_group)])
 
     # --- asking -----------------------------------------------------------------------------------------------
 
     def frame(
-        self, code: int, header: Header | None, *, opaque: int, body: bytes = b"", flag: int = 0
+        self,
+        code: int,
+        header: Header | None,
+        *,
+        opaque: int,
+        body: bytes = b"",
+        flag: int = 0,
+        version: int = SPOKEN_VERSION,
     ) -> bytes:
         """A request as it goes on the wire, signed if there are credentials."""
         ext = {} if header is None else encode_ext(header)
         return encode_command(
-            Command(code=code, opaque=opaque, flag=flag, ext=self.signed(ext, body), body=body)
+            Command(
+                code=code, opaque=opaque, flag=flag, ext=self.signed(ext, body), body=body, version=version
+            )
         )
 
     def signed(self, ext: Mapping[str, str], body: bytes = b"") -> Mapping[str, str]:
@@ -148,15 +163,15 @@ class Session:
         *,
         asked: str,
         timeout_s: float | None = None,
+        version: int = SPOKEN_VERSION,
     ) -> Command:
         """The answer of a server; what is not a success is raised. `asked` tells people what it was about."""
         timeout_s = timeout_s or self.timeouts.request_s
         deadline = asyncio.get_running_loop().time() + timeout_s
         connection = self._links.now(address) or await self._connection_by(address, deadline, asked)
         opaque = connection.next_opaque()
-        answer = await connection.answer_to(
-            opaque, self.frame(code, header, opaque=opaque, body=body), deadline=deadline, asked=asked
-        )
+        frame = self.frame(code, header, opaque=opaque, body=body, version=version)
+        answer = await connection.answer_to(opaque, frame, deadline=deadline, asked=asked)
         if answer.code != ResponseCode.SUCCESS:
             raise error_from_response(answer.code, asked=asked, peer=address, remark=answer.remark or "")
         return answer
@@ -289,23 +304,45 @@ class Session:
         """Over which connection a broker took a heartbeat last, and when; it lists this client while that connection stands."""
         return self._heard.get(address)
 
+    def own_addresses(self, address: str) -> frozenset[str]:
+        """From where this client has spoken to a broker lately, by its own word: one that is gone may be listed for a while."""
+        self._note_own_address(address)
+        since_ms = self.clock.monotonic_ms() - OWN_ADDRESS_MS
+        return frozenset(
+            own for (to, own), at_ms in self._own_addresses.items() if to == address and at_ms >= since_ms
+        )
+
+    def _note_own_address(self, address: str) -> None:
+        connection = self._links.now(address)
+        if connection is None or not connection.local_address:
+            return
+        key = address, connection.local_address
+        self._own_addresses.pop(key, None)
+        self._own_addresses[key] = self.clock.monotonic_ms()
+        if len(self._own_addresses) > OWN_ADDRESSES_MAX:
+            del self._own_addresses[next(iter(self._own_addresses))]
+
     async def send_heartbeats(self) -> None:
         """Tells every broker, all at once, what this process is."""
         await self._beat(self.broker_addresses())
 
     async def _beat(self, addresses: Iterable[str]) -> None:
-        heartbeat = self.roles.heartbeat(self.client_id)
-        if heartbeat is None:
+        heartbeats = [(encode_body(data), version) for data, version in self.roles.heartbeats(self.client_id)]
+        if not heartbeats:
             return
-        body = encode_body(heartbeat)
 
         async def beat(address: str) -> None:
             before = self._links.now(address)
             try:
-                await self.ask(address, RequestCode.HEART_BEAT, body=body, asked="heartbeat")
+                for body, version in heartbeats:
+                    await self.ask(
+                        address, RequestCode.HEART_BEAT, body=body, asked="heartbeat", version=version
+                    )
             except TrimtabError as error:
                 _log.info("heartbeat to %s failed: %s", address, error)
                 return
+            finally:
+                self._note_own_address(address)
             connection = self._links.now(address)
             if connection is not None and before in (None, connection):
                 self._heard[address] = connection, self.clock.monotonic_ms()

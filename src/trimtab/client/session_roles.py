@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trimtab.io.connection import PeerConnection
 from trimtab.wire.bodies import ConsumerData, HeartbeatData, ProducerData
+from trimtab.wire.codes import LEASED_VERSION, SPOKEN_VERSION
 from trimtab.wire.commands import Command
 
 Listener = Callable[[PeerConnection, Command], bool | None]
 """Looks at a request of a broker; True if it answers it, or will."""
+
+
+class Heartbeat(NamedTuple):
+    """One request."""
+
+    data: HeartbeatData
+    version: int
 
 
 @dataclass(slots=True)
@@ -18,16 +27,22 @@ class Roles:
     producer_groups: dict[str, int] = field(default_factory=dict)
     """By group, how many producers of it there are."""
     consumers: dict[str, Callable[[], ConsumerData]] = field(default_factory=dict)
+    leased: set[str] = field(default_factory=set)
+    """Groups in which leases are kept; the other members must be able to see that."""
 
-    def heartbeat(self, client_id: str) -> HeartbeatData | None:
-        """What there is to say, if anything."""
-        if not self.producer_groups and not self.consumers:
-            return None
-        return HeartbeatData(
-            client_id=client_id,
-            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producer_groups),
-            consumer_data_set=tuple(describe() for describe in self.consumers.values()),
-        )
+    def heartbeats(self, client_id: str) -> list[Heartbeat]:
+        """What there is to say. Groups with leases are told apart from the rest by the version, so they go alone."""
+        producers = tuple(ProducerData(group_name=group) for group in self.producer_groups)
+        leased = tuple(tell() for group, tell in self.consumers.items() if group in self.leased)
+        others = tuple(tell() for group, tell in self.consumers.items() if group not in self.leased)
+        found = []
+        if leased:
+            data = HeartbeatData(client_id=client_id, consumer_data_set=leased)
+            found.append(Heartbeat(data, LEASED_VERSION))
+        if producers or others:
+            data = HeartbeatData(client_id=client_id, producer_data_set=producers, consumer_data_set=others)
+            found.append(Heartbeat(data, SPOKEN_VERSION))
+        return found
 
     def add_producer(self, group: str) -> None:
         """One more producer of a group."""

@@ -110,6 +110,12 @@ class PeerConnection(asyncio.Protocol):
         return self._failure is None and self._transport is not None and not self._transport.is_closing()
 
     @property
+    def local_address(self) -> str:
+        """The near end, as the far one sees it if nobody on the way changes addresses; empty once it is closed."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+
+    @property
     def unanswered(self) -> int:
         """How many requests wait for their answers."""
         return len(self._waiting)

@@ -186,6 +186,7 @@ class Version(IntEnum):
     V4_9_0 = 393
     V4_9_1 = 395
     V4_9_2 = 397
+    V4_9_3_SNAPSHOT = 398
     V4_9_3 = 399
     V4_9_4 = 401
     V4_9_5 = 403
@@ -205,6 +206,9 @@ class Version(IntEnum):
 
 SPOKEN_VERSION = Version.V4_9_3
 """What we say we are: 4.9 behaviour everywhere, which 5.x servers and clients honour."""
+LEASED_VERSION = Version.V4_9_3_SNAPSHOT
+"""What heartbeats say for groups in which the client keeps leases. Brokers show it in their lists of members and treat it as the other one;
+no stock client says it, and none of them says that it is written in Python."""
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2

@@ -129,7 +129,7 @@ class Right:
     """As leases give it, but by word of the test."""
 
     def __init__(self) -> None:
-        self.epoch = None
+        self.epoch: int | None = None
         self.is_there = True
         self.refusals = 0
 
@@ -151,9 +151,9 @@ def test_an_offset_that_waited_for_another_is_not_written_when_its_lease_is_over
         first = asyncio.create_task(offsets.write(QUEUE, 2))
         await asyncio.sleep(0)
         second = asyncio.create_task(offsets.write(QUEUE, 3))
-        await eventually(
-            lambda: session.connection_now(cluster.brokers["broker-a"]).unanswered, "the first is on its way"
-        )  # type: ignore[union-attr]
+        connection = session.connection_now(cluster.brokers["broker-a"])
+        assert connection is not None
+        await eventually(lambda: connection.unanswered, "the first is on its way")
         assert offsets.is_writing(QUEUE)
         right.is_there = False
         cluster.resume("broker-a")

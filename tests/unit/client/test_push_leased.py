@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.client.pushing import TOPIC, consumer, eventually, numbered, play, send
 from trimtab.balance.recorder import Kind, read_flight
 from trimtab.client.admin import Admin
+from trimtab.client.pull_consumer import PullConsumer
 from trimtab.client.push import PushConsumer
 from trimtab.client.push_leased_engine import LeasedEngine
 from trimtab.client.push_settings import Consuming
@@ -36,8 +38,8 @@ class Counted:
         await asyncio.sleep(self._handler_s)
 
 
-def leased(cluster: AsyncCluster, handler: Counted, **options: Any) -> PushConsumer:
-    return consumer(cluster, handler, mode="leased", **options)
+def leased(cluster: AsyncCluster, handler: Counted, group: str = "g", **options: Any) -> PushConsumer:
+    return consumer(cluster, handler, group, mode="leased", **options)
 
 
 def orders_of(member: PushConsumer) -> set[int]:
@@ -137,6 +139,45 @@ def test_a_foreign_member_brings_classic_mode_and_its_leaving_leases_again(
 
     play(scenario)
     assert "does not keep leases" in caplog.text
+
+
+def shares_classically(cluster: AsyncCluster) -> PushConsumer:
+    return consumer(cluster, Counted(0.0), mode="classic", client_id="10.0.0.9@plain")
+
+
+def shares_and_pulls(cluster: AsyncCluster) -> PullConsumer:
+    return PullConsumer("g", subscribe={TOPIC: "*"}, nameserver=cluster.nameserver)
+
+
+@pytest.mark.parametrize("other", [shares_classically, shares_and_pulls])
+def test_a_member_of_ours_that_keeps_no_leases_brings_classic_mode_too(
+    other: Callable[[AsyncCluster], PushConsumer | PullConsumer],
+) -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(1))
+        async with leased(cluster, Counted(0.0), consuming=Consuming(rebalance_every_s=0.2)) as member:
+            await eventually(lambda: is_shared(member), "it has all queues")
+            async with other(cluster):
+                await eventually(lambda: member.mode == "classic", "it fell back")
+                await eventually(lambda: len(orders_of(member)) == QUEUES // 2, "half is the other's")
+            await eventually(lambda: member.mode == "leased", "leases again")
+            await eventually(lambda: is_shared(member), "it has all queues again")
+
+    play(scenario)
+
+
+def test_a_process_with_leases_in_one_group_and_none_in_another_says_so_for_each() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        handler = Counted(0.0)
+        await send(cluster, numbered(1))
+        plain = consumer(cluster, handler, "h", mode="classic")
+        async with leased(cluster, handler) as first, plain, leased(cluster, handler, "h") as second:
+            await eventually(lambda: second.mode == "classic", "it fell back beside the classic one")
+            await eventually(lambda: is_shared(first), "the other group keeps its leases")
+            assert first.client_id == plain.client_id, "they share a session"
+            assert first.mode == "leased"
+
+    play(scenario)
 
 
 async def join_as_java(cluster: AsyncCluster) -> PeerConnection:
