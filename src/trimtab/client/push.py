@@ -68,7 +68,7 @@ from trimtab.wire.signing import Credentials
 _log = logging.getLogger(__name__)
 
 LOCKS_FIRST_AFTER_S = 1.0
-LEASED_OFFSETS_EVERY_S = 0.5
+LEASED_OFFSETS_EVERY_S = 0.4
 """After a crash what was finished since comes again."""
 HANDOVER_S_MAX = 3.0
 """For the brokers' part of giving everything up."""

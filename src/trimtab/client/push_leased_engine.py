@@ -16,7 +16,7 @@ from trimtab.model import MessageQueue
 
 _log = logging.getLogger(__name__)
 
-STORE_WAIT_S_MAX: Final = 0.5
+STORE_WAIT_S_MAX: Final = 0.4
 """After a crash what was finished since the last store comes again."""
 
 
