@@ -42,7 +42,7 @@ from trimtab.client.push_outcomes import Call, Handler, call_of
 from trimtab.client.push_queue import HeldNow
 from trimtab.client.push_requests import BrokerRequests
 from trimtab.client.push_retries import Retries
-from trimtab.client.push_rivals import LIFE, Rivals
+from trimtab.client.push_rivals import LIFE, UNSURE, Rivals
 from trimtab.client.push_rounds import Rounds
 from trimtab.client.push_running import properties_of, running_info
 from trimtab.client.push_settings import Consuming, start_rule
@@ -201,7 +201,8 @@ class PushConsumer:
             await self._begin_trace(session)
             self._requests = BrokerRequests(session, self, self._call)
             self._life = f"{os.getpid()}-{self._started_wall_ms}-{self._chance.randrange(2**48):012x}"
-            self._rivals = Rivals(session, self.group_on_wire, self._life)
+            is_id_chosen = self._client_id is not None and not self.is_broadcast
+            self._rivals = Rivals(session, self.group_on_wire, self._life, is_id_chosen=is_id_chosen)
             self._build(session)
         except BaseException:
             await release_session(session, consumer_group=self.group_on_wire)
@@ -212,8 +213,7 @@ class PushConsumer:
             await session.start()
             await find_routes(self._session, self.group, self._subscriptions.topics)
             await check_filters(session, self.group_on_wire, self._subscriptions.filtered_by_sql)
-            if self._client_id is not None and not self.is_broadcast:
-                await self._rivals.refuse_second()
+            await self._rivals.refuse_second()
             if self._plan.mode == LEASED:
                 session.roles.leased.add(self.group_on_wire)
             session.roles.consumers[self.group_on_wire] = self._describe
@@ -353,7 +353,7 @@ class PushConsumer:
                 if (route := self._session.route_now(topic))
             }
             seen = await MemberLists(self._session, self.group_on_wire).look(queues)
-            where = await self._rivals.found(seen) if self._rivals.may_have(seen) else ""
+            where = await self._rivals.found(seen)
             if where:
                 self._stop_for_rival(where)
             else:
@@ -494,7 +494,7 @@ class PushConsumer:
             | {
                 "trimtab.flight": self.recorder.flight().decode(),
                 HOLDINGS: holdings_text(self._told()),
-                LIFE: self._life,
+                LIFE: self._own_life(),
             },
             subscriptions=self._subscriptions.all,
             held=engine.held,
@@ -502,6 +502,10 @@ class PushConsumer:
             lag_to_wall_ms=self._clock.wall_ms() - now_ms,
             with_stacks=with_stacks,
         )
+
+    def _own_life(self) -> str:
+        is_sure = not isinstance(self._rounds, LeasedRounds) or self._rounds.is_id_sure
+        return self._life if is_sure else UNSURE
 
     def _told(self) -> list[Holding]:
         engine, now_ms = self._engine, self._clock.monotonic_ms()

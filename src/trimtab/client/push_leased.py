@@ -28,6 +28,7 @@ from trimtab.balance.leased_effects import (
 )
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Recorder
+from trimtab.balance.trust import TRUST_MS
 from trimtab.client.push_leases import Leases
 from trimtab.client.push_members import MemberLists, Seen
 from trimtab.client.push_rivals import Rivals
@@ -42,6 +43,8 @@ FAREWELL_S_MAX: Final = 2.0
 """How long the others are not told that this member leaves, while its handlers end."""
 RETRY_LOOKS_MAX: Final = 60
 """A broker that makes no retry topic is not waited for for ever."""
+STOOD_STILL_MS: Final = TRUST_MS // 2
+"""After so long without a tick this process was stopped, or its loop was."""
 BLIND_RETRY_S: Final = 0.5
 """How soon a look that could not see everything is repeated."""
 
@@ -104,6 +107,8 @@ class LeasedRounds:
         self._rivals = rivals
         self._on_rival = on_rival
         self._looking_for_rivals: asyncio.Task[None] | None = None
+        self._ticked_ms = session.clock.monotonic_ms()
+        self._is_id_sure = True
         self._leases = Leases(session, machine.group)
         self._lists = MemberLists(session, machine.group)
         self._is_due = asyncio.Event()
@@ -143,16 +148,15 @@ class LeasedRounds:
                         None, look.broker_name, look.members, look.sent_ms, look.answered_ms
                     )
                 )
-            if self._rivals.may_have(seen) and await self._has_rival(seen):
+            if self._has_rival(await self._rivals.found(seen)):
                 return True
             self._on_seen(seen)
             if queues and seen.lists:
                 self._on_view(queues, seen)
             self.count += 1
-            return saw_all and seen.is_whole and not self._rivals.may_have(seen)
+            return saw_all and seen.is_whole and not self._rivals.listed(seen)
 
-    async def _has_rival(self, seen: Seen) -> bool:
-        where = await self._rivals.found(seen)
+    def _has_rival(self, where: str) -> bool:
         if where:
             self._tell(self._machine.on_rival(f"another live member has this client id, at {where}"))
             self._on_rival(where)
@@ -160,10 +164,19 @@ class LeasedRounds:
 
     async def _look_for_rivals(self) -> None:
         queues, _ = await self._queues()
-        await self._has_rival(await self._lists.look(queues))
+        if not self._has_rival(self._rivals.listed(await self._lists.look(queues))):
+            self._is_id_sure = True
+
+    @property
+    def is_id_sure(self) -> bool:
+        """Whether nobody can have been started in the place of this member without its knowing."""
+        return self._is_id_sure and self._now_ms() - self._ticked_ms <= STOOD_STILL_MS
 
     async def _make_sure_of_id(self) -> None:
-        """After a pause of this process another one may have been started under its id, which is granted the same leases."""
+        """After a pause or a lost connection another process may have been started under this id, which is granted the same leases."""
+        if self.is_id_sure or not self._rivals.is_id_chosen:
+            return
+        self._is_id_sure = False
         if self._looking_for_rivals is None or self._looking_for_rivals.done():
             self._looking_for_rivals = asyncio.get_running_loop().create_task(self._look_for_rivals())
             self._doing.add(self._looking_for_rivals)
@@ -243,8 +256,10 @@ class LeasedRounds:
     async def _tick(self) -> None:
         while True:
             now_ms = self._now_ms()
+            self._is_id_sure, self._ticked_ms = self.is_id_sure, now_ms
             for listing in self._leases.listings():
                 if listing.was_lost:
+                    self._is_id_sure = False
                     self._tell(self._machine.on_connection_lost(listing.broker_name, now_ms))
                 if listing.heard_ms is not None:
                     self._tell(self._machine.on_listed(listing.broker_name, listing.heard_ms))
@@ -304,6 +319,8 @@ class LeasedRounds:
             self._tell(effects)
 
     async def _ask(self, question: Question) -> list[LeasedEffect]:
+        if isinstance(question, Acquire | Renew):
+            await self._make_sure_of_id()
         machine, sent_ms = self._machine, self._now_ms()
         if isinstance(question, Acquire):
             granted, epochs = await self._leases.lock(question.broker_name, question.queues)
@@ -332,7 +349,6 @@ class LeasedRounds:
         if isinstance(question, ReadStart):
             return machine.on_start(question, await member.start_of(queue), self._now_ms())
         if isinstance(question, Recheck):
-            await self._make_sure_of_id()
             is_unchanged = await member.is_unchanged(queue)
             return machine.on_rechecked(question, is_unchanged=is_unchanged, now_ms=self._now_ms())
         if isinstance(question, Drain):

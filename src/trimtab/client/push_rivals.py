@@ -6,15 +6,18 @@ addresses are changed on the way, so many connections as this process had lately
 member with this id (GET_CONSUMER_RUNNING_INFO): who answers with another mark of life than ours is alive and not us. What does not answer is no
 proof, and is asked about again.
 
-A member that comes asks before its first heartbeat, when only others can answer, and refuses to start. Later, of two the one that the broker does not reach stops.
+A member that comes asks before its first heartbeat, when only others can answer, and refuses to start. One that does not answer for as long as a lease is trusted
+is gone, or asleep and without trust in its leases; when it wakes up and finds its id listed from elsewhere, it stops. Of two that came at the same moment the one that the broker does not reach stops.
 """
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Final
 
+from trimtab.balance.takeover import TAKEOVER_AFTER_MS
 from trimtab.client.push_members import MemberLists, Seen
 from trimtab.client.session import Session
 from trimtab.errors import (
@@ -33,11 +36,17 @@ _log = logging.getLogger(__name__)
 
 LIFE: Final = "trimtab.life"
 """A property of what a member tells of itself: which process speaks."""
+UNSURE: Final = "?"
+"""Says one that was asleep, until it knows whether somebody was started in its place."""
 REACH_S: Final = 2.0
 """How long a live member may take to answer."""
 LEAVING_S: Final = 3.0
 """How long one that came before may take to leave: a restart begins before the old process is quite gone."""
+GHOST_S: Final = TAKEOVER_AFTER_MS / 1000
+"""Who has not answered for so long trusts no lease any more."""
 LOOK_EVERY_S: Final = 0.25
+SILENT_MS: Final = 5_000
+"""One that did not answer is not waited for again so soon: who waits cannot look at its queues."""
 
 
 def not_mine(namesakes: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
@@ -54,39 +63,53 @@ def not_mine(namesakes: Iterable[str], own: Collection[str]) -> tuple[str, ...]:
 class Rivals:
     """See the module's own words."""
 
-    def __init__(self, session: Session, group: str, life: str) -> None:
+    def __init__(self, session: Session, group: str, life: str, *, is_id_chosen: bool) -> None:
         self._session = session
         self._group = group
         self._life = life
+        self.is_id_chosen = is_id_chosen
+        """An id that we made for ourselves nobody else has."""
         self._lists = MemberLists(session, group)
+        self._ghosts: set[str] = set()
+        """Where nobody answered when this member started, for so long that whoever is there trusts no lease any more."""
+        self._silent_until_ms: dict[str, int] = {}
 
     async def refuse_second(self) -> None:
         """Raises `ClientIdTakenError` if a live member has this id. Call it before the first heartbeat."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LEAVING_S
-        while (where := await self._living()) is not None:
-            if loop.time() >= deadline:
-                raise ClientIdTakenError(
-                    f"client id {self._session.client_id!r} of group {self._group!r} is in use: a live member answers from {where};"
-                    " stop it, or give each member a client_id of its own"
-                )
+        time_s = asyncio.get_running_loop().time
+        began_s = heard_s = time_s()
+        while self.is_id_chosen and (standing := await self._standing()):
+            where = ", ".join(sorted({other for others in standing.values() for other in others}))
+            if await self._do_any_answer(standing):
+                heard_s = time_s()
+                if heard_s - began_s >= LEAVING_S:
+                    raise ClientIdTakenError(
+                        f"client id {self._session.client_id!r} of group {self._group!r} is in use: a live member answers from {where};"
+                        " stop it, or give each member a client_id of its own"
+                    )
+            elif time_s() - heard_s >= GHOST_S:
+                self._ghosts.update(*standing.values())
+                _log.warning(
+                    "client id %s of group %s is still listed from %s, but nobody answers there: taken for a connection of one that is gone",
+                    self._session.client_id, self._group, where,
+                )  # fmt: skip
+                return
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _living(self) -> str | None:
-        """From where a member with this id answers."""
+    async def _standing(self) -> dict[str, tuple[str, ...]]:
+        """The brokers that list this id, by address, and from where."""
+        standing = {}
         for address, name in self._session.masters().items():
-            try:
+            with suppress(
+                TrimtabError
+            ):  # nobody of the group is there, or the broker is away: it lists nobody
                 namesakes = await self._lists.namesakes_at(name)
-            except TrimtabError:
-                continue  # nobody of the group is there, or the broker is away: it lists nobody
-            if namesakes and await self._answers(address):
-                return ", ".join(namesakes)
-            if namesakes:
-                _log.warning(
-                    "%s still lists client id %s of group %s from %s, but nobody answers there: taken for a connection of one that is gone",
-                    name, self._session.client_id, self._group, ", ".join(namesakes),
-                )  # fmt: skip
-        return None
+                if namesakes:
+                    standing[address] = namesakes
+        return standing
+
+    async def _do_any_answer(self, addresses: Iterable[str]) -> bool:
+        return any(await asyncio.gather(*map(self._answers, addresses)))
 
     async def _answers(self, address: str) -> bool:
         """Anything but silence is an answer: one that is about to leave has no better one."""
@@ -100,29 +123,41 @@ class Rivals:
 
     async def found(self, seen: Seen) -> str:
         """Where a live member with this id was reached; nothing if none was. Raises nothing."""
+        now_ms = self._session.clock.monotonic_ms()
         for address, others in self._others(seen):
+            if all(now_ms < self._silent_until_ms.get(other, 0) for other in others):
+                continue
             try:
                 life = await self._reach(address)
             except TrimtabError as error:
+                self._note_silent(others)
                 _log.info("who else has client id %s is not known: %s", self._session.client_id, error)
                 continue
-            if life != self._life:
+            if life not in (self._life, UNSURE):
                 return ", ".join(others)
             _log.warning("%s is the client id of another process too, at %s", self._session.client_id, others)
         return ""
 
-    def may_have(self, seen: Seen) -> bool:
-        """Whether a list shows this id for somebody else, alive or not."""
-        return bool(self._others(seen))
+    def listed(self, seen: Seen) -> str:
+        """From where else a list has this id, since this member started; nothing if from nowhere."""
+        found = {other for _, others in self._others(seen) for other in others}
+        return ", ".join(sorted(found - self._ghosts))
 
     def _others(self, seen: Seen) -> list[tuple[str, tuple[str, ...]]]:
         """The brokers, in the order of their names, that list this id from elsewhere, and from where."""
+        if not self.is_id_chosen:
+            return []
         found = []
         for address, name in sorted(self._session.masters().items(), key=lambda pair: pair[1]):
             others = not_mine(seen.namesakes.get(name, ()), self._session.own_addresses(address))
             if others:
                 found.append((address, others))
         return found
+
+    def _note_silent(self, addresses: Iterable[str]) -> None:
+        now_ms = self._session.clock.monotonic_ms()
+        known = {at: until_ms for at, until_ms in self._silent_until_ms.items() if until_ms > now_ms}
+        self._silent_until_ms = known | dict.fromkeys(addresses, now_ms + SILENT_MS)
 
     async def _reach(self, address: str) -> str:
         """The mark of life of whoever the broker reaches under this id."""

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 OnRequest = Callable[[PeerConnection, Command], None]
 
-OWN_ADDRESS_MS = 180_000
+OWN_ADDRESS_MS = 300_000
 """Brokers forget a silent connection after two minutes and a little; heartbeats come every half minute."""
 OWN_ADDRESSES_MAX = 10_000
 
@@ -351,6 +351,7 @@ class Session:
 
     def _opened(self, connection: PeerConnection) -> None:
         """A broker knows its clients by their connections: a new connection must be introduced."""
+        self._note_own_address(connection.address)
         if connection.address in self.broker_addresses():
             self._beat_soon(connection.address)
 

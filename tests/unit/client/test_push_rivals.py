@@ -76,7 +76,8 @@ def test_a_dead_connection_under_the_same_id_keeps_nobody_from_starting_nor_stop
         inbox = Inbox()
         await send(cluster, numbered(4))
         ghost = await listed_and_silent(cluster)
-        async with as_process(1, cluster, inbox) as member:
+        quick = Consuming(rebalance_every_s=0.2)
+        async with as_process(1, cluster, inbox, consuming=quick) as member:
             await eventually(lambda: len(inbox.bodies) == 4, "all messages came")
             looks = member._rounds.count
             await eventually(
