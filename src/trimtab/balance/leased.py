@@ -55,6 +55,9 @@ UNLOCK_AGAIN_MS: Final = 500
 """An unlock that failed is sent again so often, until the lease has ended by itself."""
 NO_EPOCHS: Final[Mapping[MessageQueue, int]] = {}
 """Apache's brokers count none."""
+EVICTORS: Final = 3
+"""The first members in order end the leases of one that is gone even if they need none: who does may have joined after it went, and
+cannot prove its absence. Not all of them do: the broker should not hear the same from a thousand."""
 NEVER_MS: Final = 2**62
 TICK_MS: Final = 25
 """How often `on_tick` should be called."""
@@ -445,9 +448,11 @@ class LeasedRebalance:
 
     def _commit(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
         if not self.trust.is_trusted(holding.queue, now_ms):
-            return self._lose(
+            lost = self._lose(
                 holding, Kind.FENCED, "the lease could not be renewed while the queue was given up"
             )
+            # The broker may still count it as this member's, and nobody else can end the lease of one who is there.
+            return [*lost, self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
         question = Recheck(holding.queue) if holding.is_doubted else Commit(holding.queue)
         holding.phase, holding.asked = Phase.COMMITTING, question
         return [question]
@@ -674,8 +679,8 @@ class LeasedRebalance:
         for member in gone:
             if member in self._peers.counted or (Evict, broker_name) in self._asked:
                 continue
-            if not self._room():
-                self._absences.on_ended(broker_name, member)  # I need nothing of it; who does will see to it
+            if not self._room() and self.client_id not in self._peers.counted[:EVICTORS]:
+                self._absences.on_ended(broker_name, member)  # I need nothing of it; others will see to it
                 continue
             there = tuple(
                 queue
@@ -696,6 +701,8 @@ class LeasedRebalance:
         """The broker has unlocked what the one that is gone had."""
         self._answered(question)
         self._absences.on_ended(question.broker_name, question.member)
+        if not self._room():
+            return []  # done for others; it may have left in order, and then nothing was there to take
         self._refused.clear()
         self._moved_ms, self._sweep_ms = now_ms, now_ms
         self._cause = f"{question.member} is gone"

@@ -68,6 +68,15 @@ def test_a_crash_is_taken_over_when_the_dead_one_must_have_stopped() -> None:
     settled(world, 4_000)
 
 
+def test_a_crash_is_taken_over_by_a_newcomer_that_never_saw_the_dead_one() -> None:
+    """The others have all that they should have, and the one that needs the queues cannot prove who is absent."""
+    world = group_of(4)
+    world.members["m2"].crash()
+    world.run(1_000)
+    world.join("newcomer")
+    settled(world, 12_000)
+
+
 def test_a_stopped_process_that_wakes_up_finds_itself_fenced() -> None:
     world = group_of(4)
     sleeper = world.members["m2"]
