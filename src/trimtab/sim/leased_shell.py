@@ -354,7 +354,7 @@ class LeasedShell:
         held.stored_offset = offset
         member.ask(
             queue.broker_name, lambda broker, _: broker.commit(member.name, queue, offset),
-            answered, lambda: answered(False),  # noqa: FBT003 - an answer OFFSET_ASK_MS,
+            answered, lambda: answered(False), OFFSET_ASK_MS,  # noqa: FBT003 - an answer
         )  # fmt: skip
 
     def _commit(self, question: Commit) -> None:

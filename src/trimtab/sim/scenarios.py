@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
+from trimtab.balance.locks import LEASE_MS
 from trimtab.errors import SettingsError
-from trimtab.sim.member import SimMember
+from trimtab.sim.member import LEASED, SimMember
 from trimtab.sim.network import Weather
 from trimtab.sim.reading import Handling
 from trimtab.sim.world import World
@@ -78,10 +79,47 @@ def _crash(world: World) -> None:
     world.settle()
 
 
+def _crash_restart(world: World) -> None:
+    """The others' quotas do not change: whoever needs the dead one's queues has never seen it."""
+    world.mark()
+    world.members[0].crash()
+    world.run_for(RESTART_MS)
+    world.join(0)
+    world.run_for(LEASE_MS)
+    world.settle()
+
+
 def _pause(world: World) -> None:
+    """Its connections stay and brokers list it, so nobody takes over: a broker misses a member after 120 s, and 90 s may be a slow one."""
     world.mark()
     world.members[0].pause(90_000)
     world.run_for(91_000)
+    world.settle()
+
+
+def _pause_taken_over(world: World) -> None:
+    """Brokers miss the heartbeats and close its connections; the others take over, and then it wakes up."""
+    sleeper = world.members[0]
+    world.mark()
+    sleeper.pause(180_000)
+    world.run_for(179_000)
+    if world.shape.mode == LEASED and world.unsettled():
+        world.watch.fail("nobody took over from one that slept", sleeper.name)
+    world.run_for(2_000)
+    world.settle()
+
+
+def _frozen(world: World) -> None:
+    """It stands still and the network drops its connections (a machine that is suspended, a NAT that forgets): the others take over in seconds."""
+    sleeper = world.members[0]
+    world.mark()
+    sleeper.pause(90_000)
+    for link in list(sleeper.links.values()):
+        world.network.close_there(link, 1)
+    world.run_for(89_000)
+    if world.shape.mode == LEASED and world.unsettled():
+        world.watch.fail("nobody took over from one that was frozen", sleeper.name)
+    world.run_for(2_000)
     world.settle()
 
 
@@ -196,7 +234,10 @@ SCENARIOS: Final = {
         Scenario("rolling-restart", "all members restart, one after the other, under the same ids", _rolling_restart, {"has_stable_ids": True, "members": 8}),
         Scenario("deploy-storm", "200 members restart in ten waves, under new ids", _deploy_storm, {"members": 200, "queues": 400, "brokers": 4, "per_s": 0.2}),
         Scenario("crash", "one member is killed", _crash),
+        Scenario("crash-restart", "one member is killed and comes back under a new id", _crash_restart),
         Scenario("pause", "one member stands still for 90 s and goes on", _pause),
+        Scenario("pause-taken-over", "one member stands still for 180 s; brokers miss it, others take over, it wakes up", _pause_taken_over),
+        Scenario("frozen", "one member stands still for 90 s without its connections; others take over, it wakes up", _frozen),
         Scenario("split-view", "one broker and one member do not see each other for a minute", _split_view),
         Scenario("lost-notices", "brokers tell nobody of changes", _lost_notices, {"weather": Weather(notice_loss=1.0)}),
         Scenario("broker-restart", "a broker is away for two seconds and has forgotten who held what", _broker_restart),

@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from trimtab.sim.faults import Fault, Mix, do, heal, mix_of
+from trimtab.sim.patience import settle_ms_max
 from trimtab.sim.report import SimReport, report_of
 from trimtab.sim.watch import Violation
 from trimtab.sim.world import World
 
-SETTLE_MS_MAX: Final = 220_000
-"""A broker misses a member that it lost without a word after 120 s, and looks every 10 s."""
 SHRINK_RUNS_MAX: Final = 200
 
 
@@ -29,7 +28,7 @@ def run_mix(mix: Mix) -> SimReport:
             world.run_for(fault.after_ms)
             do(world, fault)
         heal(world)
-        world.finish(SETTLE_MS_MAX)
+        world.finish(settle_ms_max(world))
     except Violation:
         pass  # it is in the report
     return report_of("swarm", world, mix.shape.members, world.network.requests)
