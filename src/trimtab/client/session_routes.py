@@ -89,10 +89,10 @@ class Routes:
             del self._asking[topic, may_create_queues]
 
 
-def new_addresses(before: Route | None, after: Route, *, masters_only: bool) -> set[str]:
-    """The brokers that a changed route brought. PURE."""
-    known = () if before is None else _addresses((before,), masters_only=masters_only)
-    return set(_addresses((after,), masters_only=masters_only)).difference(known)
+def new_addresses(before: Route | None, after: Route, *, masters_only: bool) -> list[str]:
+    """The brokers that a changed route brought, in its order. PURE."""
+    known = {} if before is None else _addresses((before,), masters_only=masters_only)
+    return [address for address in _addresses((after,), masters_only=masters_only) if address not in known]
 
 
 def _addresses(routes: Iterable[Route], *, masters_only: bool) -> dict[str, str]:
