@@ -15,6 +15,7 @@ MODULES = (
     "producers",
     "slow_broker",
     "strategies",
+    "sim",
     "drain",
     "spark",
 )
