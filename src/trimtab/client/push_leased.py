@@ -335,10 +335,11 @@ class LeasedRounds:
             return machine.on_unlocked(question, self._now_ms())
         if isinstance(question, Evict):
             await self._leases.unlock(question.broker_name, question.queues, owner=question.member)
-            _log.warning(
-                "%s is gone without goodbye: its queues at %s are free", question.member, question.broker_name
-            )
-            return machine.on_evicted(question, self._now_ms())
+            effects = machine.on_evicted(question, self._now_ms())
+            if effects:
+                text = "%s is gone without goodbye: its queues at %s are free"
+                _log.warning(text, question.member, question.broker_name)
+            return effects
         if isinstance(question, LookAtMembers):
             members = await self._lists.at(question.broker_name)
             return machine.on_members(question, question.broker_name, members, sent_ms, self._now_ms())
