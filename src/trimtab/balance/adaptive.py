@@ -1,20 +1,24 @@
 """Our own policy: every broker has a weight, from how long its answers take and from what is on its way to it.
 
-A broker's *slowness* is the larger of two numbers: a moving average of its latencies, and the age of its oldest request that is
-still unanswered, so that one that hangs is seen before it answers. Brokers whose slowness is close to the best one's weigh the
-same; noise is not a reason to prefer anybody. Beyond that the weight falls with the cube of the slowness, at once, and never
-to zero: what is left are the probes by which a broker shows that it is well again. While it is not asked, the average sinks towards
-the best one's by itself, slowly, so recovery needs neither traffic nor a timer, and is gradual.
+A broker's *slowness* is the larger of two numbers. One is a moving average of its latencies, times how much more than its part of all
+requests on their way is on its way to it: a queue before a broker is seen before the answers are late. The other is the age of its
+oldest request that is still unanswered, so that one that hangs is seen before it answers. Brokers whose slowness is close to the best
+one's weigh the same; noise is not a reason to prefer anybody. Beyond that the weight falls with the cube of the slowness, at once, and
+never to zero: what is left are the probes by which a broker shows that it is well again. While it is not asked, the average sinks
+towards the best one's by itself, slowly, so recovery needs neither traffic nor a timer, and is gradual.
+
+A broker that has never answered is nobody's measure. Beside brokers that have, it gets a few messages as probes, and then next to
+nothing until the first of them ends.
 
 Queues are taken by smooth weighted round robin over brokers, and in turn within a broker: deterministic, and with
 equal weights exactly even.
 """
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp
 
-from trimtab.balance.pick import BrokerStanding, Choice, Writable
+from trimtab.balance.pick import TOPICS_MAX, BrokerStanding, Choice, Writable, make_room
 from trimtab.model import MessageQueue
 
 SAMPLE_SHARE = 0.2
@@ -23,24 +27,51 @@ NEAR_FACTOR = 1.5
 NEAR_MS = 3.0
 """A slowness within factor times the best plus this is as good as the best."""
 WEIGHT_MIN = 0.001
+PROBES_MAX = 8
+"""Messages that a broker gets at full weight before it has ever answered, beside brokers that have."""
 FAILURE_MS = 3_000
 FORGETTING_MS = 30_000
 """In this time an average sinks two thirds of the way to the best one's."""
+BROKERS_MAX = 10_000
 
 
 @dataclass(slots=True)
 class _Broker:
+    queues: int = 1
+    """Of the topic that has most of them there: what its part of all requests is measured by."""
     average_ms: float = 0.0
     updated_ms: int = 0
+    is_known: bool = False
+    """Whether it ever answered or failed."""
     has_answered: bool = False
-    unanswered: deque[int] = field(default_factory=deque)
+    """Whether it did when last asked: only such a broker is a measure for others."""
+    probes: int = 0
+    in_flight: int = 0
+    begun_at: dict[int, int] = field(default_factory=dict)
+    """When requests that are still unanswered began, oldest first, and how many did then."""
     credit: float = 0.0
 
-    def slowness_ms(self, now_ms: int, best_ms: float) -> float:
+    def left(self, began_ms: int) -> None:
+        """One request that began then is no longer on its way."""
+        count = self.begun_at.get(began_ms)
+        if count is None:
+            return
+        self.in_flight -= 1
+        if count > 1:
+            self.begun_at[began_ms] = count - 1
+        else:
+            del self.begun_at[began_ms]
+
+    def slowness_ms(self, now_ms: int, best_ms: float, in_flight_even: float) -> float:
         average = self.average_ms
         if average > best_ms:
             average = best_ms + (average - best_ms) * exp((self.updated_ms - now_ms) / FORGETTING_MS)
-        return max(average, now_ms - self.unanswered[0]) if self.unanswered else average
+        if not self.in_flight:
+            return average
+        crowding = (1 + self.in_flight / self.queues) / (1 + in_flight_even)
+        if crowding > 1:
+            average *= crowding
+        return max(average, now_ms - next(iter(self.begun_at)))
 
 
 @dataclass(slots=True)
@@ -62,6 +93,7 @@ class _Plan:
 
     writable: Writable
     options: list[_Option]
+    brokers: list[_Broker]
     at_ms: int = -1
     answers: int = -1
 
@@ -80,42 +112,54 @@ class Adaptive:
     def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:
         plan = self._plans.get(writable.topic)
         if plan is None or plan.writable is not writable:
-            plan = self._plans[writable.topic] = self._new_plan(writable, plan)
+            plan = self._new_plan(writable, plan)
         if plan.at_ms != now_ms or plan.answers != self._answers:
             self._weigh(plan, now_ms)
         options = plan.options
         if last_broker is not None:
             options = [option for option in options if option.name != last_broker] or options
         option = options[0] if len(options) == 1 else _richest(options)
+        if not option.broker.is_known:
+            option.broker.probes += 1
+            plan.at_ms = -1  # the next choice weighs anew, however soon it comes
         option.turn = turn = (option.turn + 1) % len(option.queues)
         return Choice(option.queues[turn], option.why)
 
     def began(self, broker_name: str, now_ms: int) -> None:
-        self._known(broker_name).unanswered.append(now_ms)
+        broker = self._known(broker_name)
+        broker.in_flight += 1
+        broker.begun_at[now_ms] = broker.begun_at.get(now_ms, 0) + 1
+
+    def dropped(self, broker_name: str, began_ms: int) -> None:
+        self._known(broker_name).left(began_ms)
 
     def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
         broker = self._known(broker_name)
-        if broker.unanswered:
-            broker.unanswered.popleft()
+        broker.left(now_ms - latency_ms)
         sample = float(max(latency_ms, FAILURE_MS) if failed else latency_ms)
-        if failed or not broker.has_answered:
+        if failed or not broker.is_known:
             broker.average_ms = max(sample, broker.average_ms) if failed else sample
         else:
             broker.average_ms += SAMPLE_SHARE * (sample - broker.average_ms)
-        broker.has_answered = True
+        broker.is_known, broker.has_answered = True, not failed
         broker.updated_ms = now_ms
         self._answers += 1
 
+    def declined(self, broker_name: str, latency_ms: int, now_ms: int) -> None:
+        """It took the broker so long to say no: an answer as good as any."""
+        self.ended(broker_name, latency_ms, now_ms, failed=False)
+
     def brokers(self, now_ms: int) -> list[BrokerStanding]:
-        best_ms = min((broker.average_ms for broker in self._brokers.values()), default=0.0)
+        known = list(self._brokers.values())
+        best_ms, in_flight_even = _measures(known)
         standings = [
             BrokerStanding(
                 broker_name=name,
                 is_available=True,
-                latency_ms=broker.slowness_ms(now_ms, best_ms),
+                latency_ms=broker.slowness_ms(now_ms, best_ms or 0.0, in_flight_even),
                 until_ms=now_ms,
-                weight=_weight(broker, now_ms, best_ms),
-                in_flight=len(broker.unanswered),
+                weight=_weight(broker, now_ms, best_ms, in_flight_even),
+                in_flight=broker.in_flight,
             )
             for name, broker in self._brokers.items()
         ]
@@ -124,6 +168,7 @@ class Adaptive:
     def _known(self, broker_name: str) -> _Broker:
         broker = self._brokers.get(broker_name)
         if broker is None:
+            make_room(self._brokers, BROKERS_MAX)
             broker = self._brokers[broker_name] = _Broker()
         return broker
 
@@ -136,23 +181,42 @@ class Adaptive:
             _Option(name, self._known(name), queues, turns.get(name, self._start) % len(queues))
             for name, queues in by_broker.items()
         ]
-        return _Plan(writable, options)
+        for option in options:
+            option.broker.queues = max(option.broker.queues, len(option.queues))
+        if before is None:
+            make_room(self._plans, TOPICS_MAX)
+        plan = _Plan(writable, options, [option.broker for option in options])
+        self._plans[writable.topic] = plan
+        return plan
 
     def _weigh(self, plan: _Plan, now_ms: int) -> None:
         plan.at_ms, plan.answers = now_ms, self._answers
-        best_ms = min([option.broker.average_ms for option in plan.options])
-        for option in plan.options:
-            weight = _weight(option.broker, now_ms, best_ms)
+        best_ms, in_flight_even = _measures(plan.brokers)
+        weights = [_weight(broker, now_ms, best_ms, in_flight_even) for broker in plan.brokers]
+        # The heaviest counts as 1, so that credits from better times keep their worth when all are slow.
+        heaviest = max(weights)
+        for option, weight in zip(plan.options, weights, strict=True):
+            # A broker with more queues gets more, as plain round robin would give it.
+            option.share = weight / heaviest * len(option.queues)
             if weight != option.weight:
                 option.weight = weight
-                # A broker with more queues gets more, as plain round robin would give it.
-                option.share = weight * len(option.queues)
                 option.why = f"{option.name} weighs {weight:.3f}"
 
 
-def _weight(broker: _Broker, now_ms: int, best_ms: float) -> float:
+def _measures(brokers: Sequence[_Broker]) -> tuple[float | None, float]:
+    """The best average, if anybody has answered, and how many requests are on their way per queue."""
+    answered = [broker.average_ms for broker in brokers if broker.has_answered]
+    in_flight = sum([broker.in_flight for broker in brokers])
+    even = in_flight / sum([broker.queues for broker in brokers]) if in_flight else 0.0
+    return (min(answered) if answered else None), even
+
+
+def _weight(broker: _Broker, now_ms: int, best_ms: float | None, in_flight_even: float) -> float:
+    if not broker.is_known:
+        return 1.0 if best_ms is None or broker.probes < PROBES_MAX else WEIGHT_MIN
+    best_ms = best_ms or 0.0
     near_ms = NEAR_FACTOR * best_ms + NEAR_MS
-    slowness = broker.slowness_ms(now_ms, best_ms)
+    slowness = broker.slowness_ms(now_ms, best_ms, in_flight_even)
     return 1.0 if slowness <= near_ms else max(WEIGHT_MIN, (near_ms / slowness) ** 3)
 
 

@@ -11,12 +11,21 @@ fills with queues of one broker. We reproduce the effect, with a list of our own
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab.balance.pick import BrokerStanding, Choice, RingCounter, Writable, position
+from trimtab.balance.pick import (
+    TOPICS_MAX,
+    BrokerStanding,
+    Choice,
+    RingCounter,
+    Writable,
+    make_room,
+    position,
+)
 from trimtab.model import MessageQueue
 
 LATENCY_MS = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
 NOT_AVAILABLE_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
 FAILURE_COUNTS_AS_MS = 30_000
+BROKERS_MAX = 10_000
 
 
 def not_available_ms(latency_ms: int) -> int:
@@ -43,6 +52,8 @@ class FaultTable:
     def record(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
         """Takes the latency of an attempt; a failed one is avoided as if it had taken 30 s."""
         duration_ms = not_available_ms(FAILURE_COUNTS_AS_MS if failed else latency_ms)
+        if broker_name not in self._faults:
+            make_room(self._faults, BROKERS_MAX)
         self._faults[broker_name] = _Fault(latency_ms, now_ms + duration_ms)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
@@ -103,6 +114,8 @@ class FaultAvoiding:
     def list_of(self, writable: Writable) -> list[MessageQueue]:
         """The policy's own list of a topic's queues, made anew when the route changes."""
         if self._known.get(writable.topic) != writable:
+            make_room(self._known, TOPICS_MAX)
+            make_room(self._lists, TOPICS_MAX)
             self._known[writable.topic] = writable
             self._lists[writable.topic] = list(writable.queues)
         return self._lists[writable.topic]
@@ -122,8 +135,15 @@ class FaultAvoiding:
     def began(self, broker_name: str, now_ms: int) -> None:
         """Only answers count."""
 
+    def dropped(self, broker_name: str, began_ms: int) -> None:
+        """Only answers count."""
+
     def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
         self.faults.record(broker_name, latency_ms, now_ms, failed=failed)
+
+    def declined(self, broker_name: str, latency_ms: int, now_ms: int) -> None:
+        """As published: every refusal counts as a failure of the broker."""
+        self.faults.record(broker_name, latency_ms, now_ms, failed=True)
 
     def brokers(self, now_ms: int) -> list[BrokerStanding]:
         return self.faults.in_order(now_ms)

@@ -1,14 +1,16 @@
 """A producer's next queue: what is chosen from, what a choice says, and plain round robin (mission A1, A2).
 
-A policy is a small machine: `choose` gives a queue, `began` and `ended` tell it how an attempt went. Time is an argument,
-chance a starting number. All policies treat a topic's queues as given; none edits them.
+A policy is a small machine: `choose` gives a queue, `began`, `ended`, `declined` and `dropped` tell it how an attempt went. Time is an
+argument, chance a starting number. All policies treat a topic's queues as given; none edits them.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trimtab.model import MessageQueue
 
+TOPICS_MAX = 10_000
+"""Of so many topics a policy remembers what it chose from; who sends to more of them begins anew with the oldest."""
 _I32_MIN = -(2**31)
 
 
@@ -42,10 +44,16 @@ class Policy(Protocol):
         """The queue for the next attempt; `last_broker` is the one that has just failed in this very send."""
 
     def began(self, broker_name: str, now_ms: int) -> None:
-        """A request is on its way."""
+        """A request is on its way, or a connection for it is being made."""
+
+    def dropped(self, broker_name: str, began_ms: int) -> None:
+        """What began then became no request; nothing was learned of the broker."""
 
     def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
-        """Its answer came, or will never come."""
+        """Its answer came, or will never come. What began was `latency_ms` ago."""
+
+    def declined(self, broker_name: str, latency_ms: int, now_ms: int) -> None:
+        """Its answer came: a refusal that any broker would give, for the message's own sake."""
 
     def brokers(self, now_ms: int) -> list["BrokerStanding"]:
         """How it sees the brokers now, best first."""
@@ -111,11 +119,23 @@ class RoundRobin:
     def began(self, broker_name: str, now_ms: int) -> None:
         """Nothing is remembered."""
 
+    def dropped(self, broker_name: str, began_ms: int) -> None:
+        """Nothing is remembered."""
+
     def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
+        """Nothing is remembered."""
+
+    def declined(self, broker_name: str, latency_ms: int, now_ms: int) -> None:
         """Nothing is remembered."""
 
     def brokers(self, now_ms: int) -> list[BrokerStanding]:  # noqa: ARG002
         return []
+
+
+def make_room(table: dict[str, Any], entries_max: int) -> None:
+    """Drops the oldest entry of a full table, so that one more fits."""
+    if len(table) >= entries_max:
+        del table[next(iter(table))]
 
 
 def next_in_turn(writable: Writable, counter: RingCounter) -> MessageQueue:

@@ -1,9 +1,12 @@
 """The default policy: slow brokers get less at once, never nothing, and come back by themselves."""
 
+import heapq
 import random
 from collections import Counter
 
-from trimtab.balance.adaptive import FORGETTING_MS, WEIGHT_MIN, Adaptive
+import pytest
+
+from trimtab.balance.adaptive import FORGETTING_MS, PROBES_MAX, WEIGHT_MIN, Adaptive
 from trimtab.balance.pick import Writable
 from trimtab.model import MessageQueue
 
@@ -21,25 +24,39 @@ def sent(
     count: int,
     rng: random.Random,
     now_ms: int = 0,
+    in_flight: int = 1,
 ) -> Counter[str]:
-    """One send after the other, each answered before the next; the share of each broker."""
+    """So many sends with so many on their way at once, a millisecond or more apart; the share of each broker."""
     share: Counter[str] = Counter()
+    on_their_way: list[tuple[int, int, str]] = []
+    at_ms = now_ms
     for number in range(count):
-        at_ms = now_ms + number
+        at_ms = max(at_ms, now_ms + number)
+        while on_their_way and (len(on_their_way) >= in_flight or on_their_way[0][0] <= at_ms):
+            at_ms = max(at_ms, on_their_way[0][0])
+            answered(policy, heapq.heappop(on_their_way))
         broker = policy.choose(route, None, at_ms).queue.broker_name
         share[broker] += 1
         policy.began(broker, at_ms)
-        noisy = latency_ms[broker] * rng.uniform(0.7, 1.3)
-        policy.ended(broker, round(noisy), at_ms, failed=False)
+        heapq.heappush(
+            on_their_way, (at_ms + round(latency_ms[broker] * rng.uniform(0.7, 1.3)), at_ms, broker)
+        )
+    while on_their_way:
+        answered(policy, heapq.heappop(on_their_way))
     return share
 
 
-def test_two_brokers_of_equal_speed_stay_within_two_percent_of_even() -> None:
-    for speed_ms in (1, 5, 40, 300):
-        share = sent(
-            Adaptive(0), writable("a", "b"), {"a": speed_ms, "b": speed_ms}, 10_000, random.Random(speed_ms)
-        )
-        assert abs(share["a"] - 5_000) <= 100, (speed_ms, share)
+def answered(policy: Adaptive, trip: tuple[int, int, str]) -> None:
+    now_ms, began_ms, broker = trip
+    policy.ended(broker, now_ms - began_ms, now_ms, failed=False)
+
+
+@pytest.mark.parametrize("in_flight", [1, 7, 64, 1_000])
+@pytest.mark.parametrize("speed_ms", [1, 5, 40, 300])
+def test_two_brokers_of_equal_speed_stay_within_two_percent_of_even(speed_ms: int, in_flight: int) -> None:
+    speeds = {"a": float(speed_ms), "b": float(speed_ms)}
+    share = sent(Adaptive(0), writable("a", "b"), speeds, 10_000, random.Random(speed_ms), 0, in_flight)
+    assert abs(share["a"] - 5_000) <= 100, share
 
 
 def test_every_queue_of_a_broker_gets_its_turn() -> None:
@@ -122,3 +139,104 @@ def test_a_new_broker_is_tried_at_once() -> None:
     sent(policy, writable("a", "b"), {"a": 30, "b": 30}, 100, rng)
     share = sent(policy, writable("a", "b", "new"), {"a": 30, "b": 30, "new": 30}, 900, rng, now_ms=100)
     assert 200 < share["new"] < 400
+
+
+@pytest.mark.parametrize("speed_ms", [2, 10, 30, 200])
+def test_a_broker_that_never_answers_gets_a_few_probes_and_then_next_to_nothing(speed_ms: int) -> None:
+    policy, route = Adaptive(0), writable("a", "b")
+    sent(policy, route, {"a": speed_ms, "b": speed_ms}, 200, random.Random(5))
+    wider, share = writable("a", "b", "dark"), Counter[str]()
+    at_ms = 100_000
+    for _ in range(1_000):
+        broker = policy.choose(wider, None, at_ms).queue.broker_name
+        share[broker] += 1
+        policy.began(broker, at_ms)
+        if broker != "dark":
+            at_ms += speed_ms
+            policy.ended(broker, speed_ms, at_ms, failed=False)
+    assert PROBES_MAX <= share["dark"] <= PROBES_MAX + 5
+
+
+def test_the_probes_of_a_new_broker_are_bounded_within_one_moment() -> None:
+    policy = Adaptive(0)
+    sent(policy, writable("a", "b"), {"a": 5, "b": 5}, 100, random.Random(6))
+    wider = writable("a", "b", "dark")
+    share = Counter(policy.choose(wider, None, 1_000).queue.broker_name for _ in range(3_000))
+    assert PROBES_MAX <= share["dark"] <= PROBES_MAX + 5
+
+
+def test_while_nobody_has_answered_all_get_the_same() -> None:
+    policy, route = Adaptive(0), writable("a", "b", "c")
+    share = Counter(policy.choose(route, None, 0).queue.broker_name for _ in range(300))
+    assert share == {"a": 100, "b": 100, "c": 100}
+
+
+def test_one_that_failed_is_no_measure_for_one_that_was_never_asked() -> None:
+    policy, route = Adaptive(0), writable("a", "b")
+    policy.began("a", 0)
+    policy.ended("a", 3_000, 3_000, failed=True)
+    share = Counter(policy.choose(route, None, 3_000).queue.broker_name for _ in range(1_000))
+    assert share["a"] <= 5
+
+
+def test_the_age_of_the_oldest_request_is_that_of_the_one_still_unanswered() -> None:
+    policy = Adaptive(0)
+    policy.began("b", 10)
+    for at_ms in range(11, 5_000):
+        policy.began("b", at_ms)
+        policy.ended("b", 0, at_ms, failed=False)
+    (standing,) = policy.brokers(5_000)
+    assert (standing.latency_ms, standing.in_flight) == (4_990, 1)
+
+
+def test_a_refusal_for_the_message_s_own_sake_is_no_failure_of_the_broker() -> None:
+    policy = Adaptive(0)
+    for broker in ("a", "b"):
+        policy.ended(broker, 1, 1, failed=False)
+    policy.began("a", 5)
+    policy.declined("a", 1, 6)
+    assert [(s.weight, s.in_flight) for s in policy.brokers(6)] == [(1.0, 0), (1.0, 0)]
+
+
+def test_what_became_no_request_leaves_nothing_behind() -> None:
+    policy = Adaptive(0)
+    policy.began("a", 5)
+    policy.dropped("a", 5)
+    (standing,) = policy.brokers(60_000)
+    assert (standing.in_flight, standing.weight, standing.latency_ms) == (0, 1.0, 0.0)
+
+
+def test_a_broker_with_more_than_its_part_on_its_way_gets_less_before_its_answers_are_late() -> None:
+    policy, route = Adaptive(0), writable("a", "b")
+    for broker in ("a", "b"):
+        policy.began(broker, 0)
+        policy.ended(broker, 20, 20, failed=False)
+    for _ in range(40):
+        policy.began("a", 30)
+    share = Counter(policy.choose(route, None, 30).queue.broker_name for _ in range(1_000))
+    assert 0 < share["a"] < 450
+
+
+def test_credits_from_better_times_starve_nobody_when_all_brokers_hang() -> None:
+    policy, route = Adaptive(0), writable("a", "b", "c")
+    sent(policy, route, {"a": 1, "b": 1, "c": 1}, 301, random.Random(7))
+    for broker in ("a", "b", "c"):
+        policy.began(broker, 1_000)
+    share = Counter(policy.choose(route, None, 60_000).queue.broker_name for _ in range(30))
+    assert min(share.values()) >= 9
+
+
+def test_a6_of_two_very_slow_brokers_the_slower_one_gets_less_and_a_failing_pair_is_tried_in_turn() -> None:
+    latency_ms = {"broker1": 30_000.0, "broker2": 50_000.0}
+    share = sent(Adaptive(0), writable("broker1", "broker2"), latency_ms, 1_000, random.Random(8))
+    assert 100 < share["broker2"] < share["broker1"]
+    policy, now_ms, tried = Adaptive(0), 0, []
+    for _ in range(10):
+        last = None
+        for _attempt in range(2):
+            last = policy.choose(writable("broker1", "broker2"), last, now_ms).queue.broker_name
+            policy.began(last, now_ms)
+            now_ms += int(latency_ms[last])
+            policy.ended(last, int(latency_ms[last]), now_ms, failed=True)
+            tried.append(last)
+    assert all(set(pair) == {"broker1", "broker2"} for pair in zip(tried[::2], tried[1::2], strict=True))
