@@ -8,7 +8,7 @@ cannot be part of a batch (delayed, compressed, half of a transaction, for a ret
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,8 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     code: int = RequestCode.SEND_MESSAGE_V2
     batch_ids: tuple[str, ...] = ()
     """The ids of an explicit batch's messages; the entry's body then is the whole batch."""
+    batch: tuple[Message, ...] = ()
+    """The messages of an explicit batch."""
     deadline: float = 0.0
     """In the loop's time; a parcel that has not left by then never leaves."""
     may_go_elsewhere: bool = False
@@ -46,6 +48,13 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     why: str = ""
     attempts: int = 0
     answer: asyncio.Future[Outcome] | None = None
+    is_withdrawn: bool = False
+    """Its send was cancelled before it left."""
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody still waits to hear of it."""
+        return self.answer is not None and not self.answer.done()
 
     def done(self, outcome: Outcome) -> None:
         """Tells whoever waits; nobody does if the send was cancelled meanwhile."""
@@ -53,6 +62,15 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
         if answer is not None and not answer.done():
             self.answer = None
             answer.set_result(outcome)
+
+
+class Waker(Protocol):
+    """The load of a lane that is on its way: it looks after the deadlines of those that wait behind it too."""
+
+    wakes_at: float
+
+    def wake_at(self, when: float) -> None:
+        """Looks at the deadlines then, in the loop's time."""
 
 
 @dataclass(slots=True)
@@ -66,29 +84,65 @@ class Lane:
     address: str
     frames: SendFrames
     waiting: deque[Parcel] = field(default_factory=deque)
+    is_in_order: bool = True
+    """Whether those that wait have ascending deadlines. A second try, or one of several tries, has less time than a newcomer."""
+    withdrawn: int = 0
+    """How many of those that wait will never leave."""
     is_busy: bool = False
+    waker: Waker | None = None
+
+    def put(self, parcel: Parcel) -> None:
+        """One more waits."""
+        waiting = self.waiting
+        if not waiting:
+            self.is_in_order = True
+        elif parcel.deadline < waiting[-1].deadline:
+            self.is_in_order = False
+        waiting.append(parcel)
+
+    def withdraw(self, parcel: Parcel) -> None:
+        """It never leaves, if it has not left. It is taken out with others, so that a thousand of them are not looked for one by one."""
+        parcel.is_withdrawn = True
+        self.withdrawn += 1
+        if self.withdrawn * 2 > len(self.waiting):
+            self.waiting = deque([one for one in self.waiting if not one.is_withdrawn])
+            self.withdrawn = 0
+
+    def earliest_deadline(self) -> float:
+        """When the first of those that wait will have waited too long."""
+        if not self.waiting:
+            return float("inf")
+        if self.is_in_order:
+            return self.waiting[0].deadline
+        return min([parcel.deadline for parcel in self.waiting])
 
 
-def overdue(waiting: deque[Parcel], now: float) -> list[Parcel]:
-    """Takes out the parcels that waited too long; those that came first are the first to be so."""
-    late = []
-    while waiting and waiting[0].deadline <= now:
-        late.append(waiting.popleft())
+def overdue(lane: Lane, now: float) -> list[Parcel]:
+    """Takes out the parcels that waited too long, wherever they stand."""
+    if lane.earliest_deadline() > now:
+        return []
+    late = [parcel for parcel in lane.waiting if parcel.deadline <= now]
+    lane.waiting = deque([parcel for parcel in lane.waiting if parcel.deadline > now])
     return late
 
 
 def next_load(waiting: deque[Parcel], messages_max: int, bytes_max: int) -> list[Parcel]:
-    """Takes out what leaves next: one message, or as many as may travel together."""
-    first = waiting.popleft()
-    load = [first]
-    if not first.is_batchable:
-        return load
-    size = _size(first)
-    while waiting and len(load) < messages_max and waiting[0].is_batchable:
-        size += _size(waiting[0])
-        if size > bytes_max:
+    """Takes out what leaves next: one message, or as many as may travel together; nothing if all were withdrawn."""
+    load: list[Parcel] = []
+    size = 0
+    while waiting:
+        parcel = waiting[0]
+        if parcel.is_withdrawn:
+            waiting.popleft()
+            continue
+        if load and (len(load) >= messages_max or not parcel.is_batchable):
+            break
+        size += _size(parcel)
+        if load and size > bytes_max:
             break
         load.append(waiting.popleft())
+        if not parcel.is_batchable:
+            break
     return load
 
 

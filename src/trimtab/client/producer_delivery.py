@@ -1,10 +1,13 @@
 """One delivery: room for it, a route, a queue, tries within the time, and the outcome.
 
 Everything that a producer sends goes through `Delivery.of`. How much may wait is bounded in messages and in bytes; one more waits for
-room. A try that failed goes to another broker if the failure is of that kind and time is left.
+room, in its turn. A try that failed goes to another broker if the failure is of that kind and time is left; a try that hangs has half of
+the time that is left, so that there is time for another. After a failure that an old route may be the cause of, the route is asked for anew.
 """
 
 import asyncio
+
+import msgspec
 
 from trimtab.balance.adaptive import Adaptive
 from trimtab.balance.faults import classic_4_2, classic_4_9_3
@@ -13,27 +16,13 @@ from trimtab.client.checks import check_topic
 from trimtab.client.lanes import Outcome, Parcel
 from trimtab.client.producer_lanes import Lanes
 from trimtab.client.producer_places import Place
+from trimtab.client.producer_refusals import may_be_tried_again, may_come_from_an_old_route
+from trimtab.client.producer_room import Room
 from trimtab.client.routes import Route
 from trimtab.client.session import Session
-from trimtab.errors import (
-    ACL_REFUSAL,
-    ClosedError,
-    NoRouteError,
-    NotSentError,
-    ResponseError,
-    SettingsError,
-    TrimtabError,
-)
+from trimtab.errors import NoRouteError, SettingsError, TrimtabError
 from trimtab.io.chance import Chance
 from trimtab.settings import Sending, Timeouts
-from trimtab.wire.codes import ResponseCode
-
-RETRIED_CODES = frozenset({
-    ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY,
-    ResponseCode.NO_PERMISSION, ResponseCode.NO_BUYER_ID, ResponseCode.NOT_IN_CURRENT_UNIT, ResponseCode.GO_AWAY,
-    ResponseCode.FLOW_CONTROL,
-})  # fmt: skip
-"""Answers after which another broker is tried, as Java's producer does."""
 
 
 def make_policy(name: str, chance: Chance) -> Policy:
@@ -70,51 +59,54 @@ class Delivery:
         self._namespace = namespace
         self._now_ms = session.clock.monotonic_ms
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Event()
-        self._is_somebody_waiting_for_room = False
-        self._idle = asyncio.Event()
-        self._is_closing = False
-        self.waiting = 0
+        self._room = Room(sending.waiting_messages_max, sending.waiting_bytes_max)
+
+    @property
+    def waiting(self) -> int:
         """How many messages and batches wait for their receipts."""
-        self.waiting_bytes = 0
+        return self._room.messages
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes of bodies they have."""
+        return self._room.bytes
 
     async def close(self) -> None:
         """Takes no more, and waits for what is on its way; whoever calls bounds the waiting."""
-        self._is_closing = True
-        self._room.set()
-        if self.waiting:
-            await self._idle.wait()
+        await self._room.close()
 
-    async def of(self, parcel: Parcel, place: Place | None) -> Outcome:
-        """The outcome of a parcel, after as many tries as it takes and may have. Everything that is sent goes through here."""
+    async def of(self, parcel: Parcel, place: Place | None, *, is_patient: bool = False) -> Outcome:
+        """The outcome of a parcel, after as many tries as it takes and may have. Everything that is sent goes through here.
+
+        The time of one that is patient begins when there is room for it.
+        """
         loop = self._loop
         deadline = loop.time() + self._timeouts.send_s
         size = len(parcel.entry.body)
-        sending = self._sending
-        if self.waiting and self._has_no_room(size):
-            await self._wait_for_room(size, deadline)
-        self.waiting += 1
-        self.waiting_bytes += size
+        room = self._room
+        if not room.take_now(size):
+            await room.take(size, None if is_patient else deadline)
+            deadline = loop.time() + self._timeouts.send_s if is_patient else deadline
         try:
             route = self._session.route_now(parcel.topic)
             if route is None or not route.writable.queues:
                 route = await self._route_by(parcel.topic, deadline)
-            tries_max = 1 if place is not None else 1 + sending.retries
-            attempt_s = self._timeouts.attempt_s
+            tries_max = 1 if place is not None else 1 + self._sending.retries
             last_broker: str | None = None
             while True:
                 choice = (
                     self._policy.choose(route.writable, last_broker, self._now_ms())
                     if place is None
-                    else place.choice(route.writable.queues, self._namespace, sending.selector)
+                    else place.choice(route.writable.queues, self._namespace, self._sending.selector)
                 )
                 parcel.attempts += 1
                 parcel.why = choice.why
-                parcel.deadline = deadline if attempt_s is None else min(deadline, loop.time() + attempt_s)
-                parcel.may_go_elsewhere = parcel.attempts < tries_max and len(route.addresses) > 1
+                is_last = parcel.attempts >= tries_max
+                parcel.may_go_elsewhere = not is_last and len(route.addresses) > 1
+                parcel.deadline = self._attempt_deadline(deadline, parcel)
                 answer: asyncio.Future[Outcome] = loop.create_future()
                 parcel.answer = answer
-                self._lanes.join(route, choice.queue, parcel, is_alone=self.waiting == 1)
+                self._lanes.join(route, choice.queue, parcel, is_alone=room.messages == 1)
                 try:
                     outcome = await answer
                 except asyncio.CancelledError:
@@ -122,41 +114,24 @@ class Delivery:
                     raise
                 if not isinstance(outcome, Exception):
                     return outcome
-                if (
-                    parcel.attempts >= tries_max
-                    or loop.time() >= deadline
-                    or not _may_be_tried_again(outcome)
-                ):
+                if is_last or loop.time() >= deadline or not may_be_tried_again(outcome):
+                    self._learn_from(outcome, route)
                     raise outcome
                 last_broker = choice.queue.broker_name
                 route = await self._route_after(outcome, route, deadline)
+                # A trip that was given up may still hold the old one.
+                parcel = msgspec.structs.replace(parcel, answer=None)
         finally:
-            self.waiting -= 1
-            self.waiting_bytes -= size
-            if self._is_somebody_waiting_for_room:
-                self._room.set()
-            if not self.waiting and self._is_closing:
-                self._idle.set()
+            room.give_back(size)
 
-    def _has_no_room(self, size: int) -> bool:
-        sending = self._sending
-        return self.waiting >= sending.waiting_messages_max or (
-            self.waiting > 0 and self.waiting_bytes + size > sending.waiting_bytes_max
-        )
-
-    async def _wait_for_room(self, size: int, deadline: float) -> None:
-        try:
-            async with asyncio.timeout_at(deadline):
-                while not self._is_closing and self._has_no_room(size):
-                    self._room.clear()
-                    self._is_somebody_waiting_for_room = True
-                    await self._room.wait()
-        except TimeoutError:
-            raise NotSentError(
-                f"{self.waiting} messages of {self.waiting_bytes} bytes wait already and none was answered in time; send less at once"
-            ) from None
-        if self._is_closing:
-            raise ClosedError("the producer was closed before the message left")
+    def _attempt_deadline(self, deadline: float, parcel: Parcel) -> float:
+        """A try that another broker could follow may take half of the time that is left, unless the settings say how long."""
+        attempt_s = self._timeouts.attempt_s
+        if attempt_s is not None:
+            return min(deadline, self._loop.time() + attempt_s)
+        if parcel.may_go_elsewhere:
+            return (self._loop.time() + deadline) / 2
+        return deadline
 
     # --- routes -----------------------------------------------------------------------------------------------
 
@@ -184,7 +159,7 @@ class Delivery:
 
     async def _route_after(self, error: Exception, route: Route, deadline: float) -> Route:
         """The route for another try; asked for anew when the failure may come from an old one."""
-        if isinstance(error, ResponseError) and error.response_code != ResponseCode.TOPIC_NOT_EXIST:
+        if not may_come_from_an_old_route(error):
             return route
         try:
             # With little time for it: the known route may do, and another broker of it is waiting.
@@ -196,8 +171,9 @@ class Delivery:
             return route  # a known route goes on without name servers
         return fresh if fresh.writable.queues else route
 
-
-def _may_be_tried_again(error: Exception) -> bool:
-    if isinstance(error, ResponseError):
-        return error.response_code in RETRIED_CODES and ACL_REFUSAL not in error.remark
-    return isinstance(error, TrimtabError) and error.retriable
+    def _learn_from(self, error: Exception, route: Route) -> None:
+        """There is no other try, but the next send should not run into the same old route."""
+        if may_come_from_an_old_route(error):
+            self._session.refresh_route_soon(
+                route.topic, may_create_queues=self._sending.default_topic_queues
+            )

@@ -1,7 +1,10 @@
 """The lanes of a producer at work: parcels join, loads leave, answers come, and each parcel hears what became of it.
 
-What joins within one turn of the loop leaves at its end, together; a send that is the only one leaves at once. A load has a deadline, that of
-its first parcel. The policy hears of every load that leaves and of how it ended.
+What joins within one turn of the loop leaves at its end, together; a send that is the only one leaves at once. The policy hears of every
+load from when it is to leave, the dialling of its broker included, and of how it ended.
+
+Every parcel has its own deadline. A trip, which is a load on its way, wakes up for the earliest of those on board and of those that wait
+behind it. Who is late is told so; the load goes on for the others, and the lane with it when nobody is left on board.
 """
 
 import asyncio
@@ -12,14 +15,14 @@ from typing import Literal
 from trimtab.balance.pick import Policy
 from trimtab.client.lanes import Lane, Parcel, next_load, overdue, receipts_of
 from trimtab.client.producer_places import shown
+from trimtab.client.producer_refusals import may_be_tried_again
+from trimtab.client.producer_trips import Trip, waited_in_vain
 from trimtab.client.routes import Route
 from trimtab.client.session import Session
 from trimtab.errors import (
     ClosedError,
     NoRouteError,
-    NotSentError,
     ProtocolError,
-    RequestTimeoutError,
     ServerUnreachableError,
     TrimtabError,
     error_from_response,
@@ -46,6 +49,9 @@ STATUS = {
 _Flush = Literal["now", "soon", "later"]
 """When a frame is written: by this call, at the end of this turn of the loop, or by the caller, who has more to write."""
 
+LANES_MAX = 10_000
+"""Lanes that are remembered; beyond that, those that are idle are made anew when they are needed."""
+
 OnStored = Callable[[Parcel, list[Receipt] | Receipt, Lane, int, Command], None]
 """Hears of everything stored: the parcel, what it got, where, in how many ms, and the broker's answer."""
 
@@ -69,7 +75,7 @@ class Lanes:
         self._group = group
         self._namespace = namespace
         self._on_stored = on_stored
-        self._loop = asyncio.get_running_loop()
+        self.loop = self._loop = asyncio.get_running_loop()
         self._now_ms = session.clock.monotonic_ms
         self._lanes: dict[MessageQueue, Lane] = {}
         self._ready: list[Lane] = []
@@ -83,8 +89,11 @@ class Lanes:
         if not self._sending.batching:
             self._leave(lane, [parcel], flush="now" if is_alone else "soon")
             return
-        lane.waiting.append(parcel)
+        lane.put(parcel)
         if lane.is_busy:
+            waker = lane.waker
+            if waker is not None and parcel.deadline < waker.wakes_at:
+                waker.wake_at(parcel.deadline)
             return
         lane.is_busy = True
         if is_alone:
@@ -98,8 +107,8 @@ class Lanes:
     def withdraw(self, queue: MessageQueue, parcel: Parcel) -> None:
         """Nobody waits for this parcel any more: if it has not left, it never leaves."""
         lane = self._lanes.get(queue)
-        if lane is not None and parcel in lane.waiting:
-            lane.waiting.remove(parcel)
+        if lane is not None:
+            lane.withdraw(parcel)
 
     def lane(self, route: Route, queue: MessageQueue) -> Lane:
         """The lane of a queue."""
@@ -128,8 +137,13 @@ class Lanes:
             default_topic=DEFAULT_TOPIC,
             default_topic_queues=self._sending.default_topic_queues,
         )
+        if len(self._lanes) >= LANES_MAX:
+            self._forget_idle_lanes()
         lane = self._lanes[queue] = Lane(queue, shown(self._namespace, queue), route, address, frames)
         return lane
+
+    def _forget_idle_lanes(self) -> None:
+        self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.is_busy}
 
     # --- leaving ----------------------------------------------------------------------------------------------
 
@@ -144,13 +158,12 @@ class Lanes:
         if not lane.waiting:
             lane.is_busy = False
             return None
-        for parcel in overdue(lane.waiting, self._loop.time()):
-            text = f"send to {lane.queue}: {lane.address} did not answer the messages before this one in time"
-            parcel.done(NotSentError(text))
-        if not lane.waiting:
+        for parcel in overdue(lane, self._loop.time()):
+            parcel.done(waited_in_vain(lane))
+        load = next_load(lane.waiting, self._sending.batch_messages_max, self._sending.batch_bytes_max)
+        if not load:
             lane.is_busy = False
             return None
-        load = next_load(lane.waiting, self._sending.batch_messages_max, self._sending.batch_bytes_max)
         return self._leave(lane, load, flush=flush)
 
     def _leave(self, lane: Lane, load: list[Parcel], *, flush: _Flush) -> PeerConnection | None:
@@ -160,16 +173,15 @@ class Lanes:
             return None
         opaque = connection.next_opaque()
         began_ms = self._now_ms()
-        trip = _Trip(self, lane, load, began_ms, connection, opaque)
+        trip = Trip(self, lane, load, began_ms)
+        self._policy.began(lane.queue.broker_name, began_ms)
         try:
             connection.request(opaque, self._frame(lane, load, opaque), trip, soon=flush == "soon")
         except TrimtabError as error:
             # Not within this call: whoever joins must find the lane as it was left.
-            self._policy.began(lane.queue.broker_name, began_ms)
             self._loop.call_soon(self.failed, lane, load, began_ms, error)
             return None
-        trip.timer = self._loop.call_at(load[0].deadline, trip.late)
-        self._policy.began(lane.queue.broker_name, began_ms)
+        trip.left_by(connection, opaque)
         if flush == "now":
             connection.flush()
         return connection
@@ -179,8 +191,8 @@ class Lanes:
         waits_s = self._session.waits_s(lane.address)
         staying = load if waits_s <= 0 else [parcel for parcel in load if not parcel.may_go_elsewhere]
         leaving = [] if staying is load else [parcel for parcel in load if parcel.may_go_elsewhere]
+        now_ms = self._now_ms()
         if leaving:
-            now_ms = self._now_ms()
             self._policy.began(lane.queue.broker_name, now_ms)
             self._policy.ended(lane.queue.broker_name, 0, now_ms, failed=True)
             error = ServerUnreachableError(
@@ -189,29 +201,49 @@ class Lanes:
             for parcel in leaving:
                 parcel.done(error)
         if staying:
-            self._spawn(self._open_and_leave(lane, staying))
+            trip = Trip(self, lane, staying, now_ms)
+            self._policy.began(lane.queue.broker_name, now_ms)
+            trip.waits_for(self._spawn(self._open_and_leave(trip)))
         else:
             self._loop.call_soon(self._go_on, lane)
 
-    async def _open_and_leave(self, lane: Lane, load: list[Parcel]) -> None:
-        began_ms = self._now_ms()
+    async def _open_and_leave(self, trip: Trip) -> None:
+        lane = trip.lane
         try:
-            async with asyncio.timeout_at(load[0].deadline):
-                await self._session.connection(lane.address)
-        except TimeoutError:
-            error: Exception = ServerUnreachableError(
-                f"send to {lane.queue}: no connection to {lane.address} in time; is it running there?"
-            )
-        except TrimtabError as failure:
-            error = failure
-        except asyncio.CancelledError:
-            self._fail_all(load, ClosedError("the producer was closed before the message left"))
-            raise
-        else:
-            self._leave(lane, load, flush="soon")
+            await self._renew_while_paused(lane)
+            await self._session.connection(lane.address)
+        except TrimtabError as error:
+            trip.end()
+            self.failed(lane, trip.load, trip.began_ms, error)
             return
-        self._policy.began(lane.queue.broker_name, began_ms)
-        self.failed(lane, load, began_ms, error)
+        except asyncio.CancelledError:
+            if not trip.is_over:  # else it was the trip that gave up
+                trip.end()
+                self._fail_all(trip.load, ClosedError("the producer was closed before the message left"))
+            raise
+        trip.end()
+        self._policy.dropped(lane.queue.broker_name, trip.began_ms)
+        load = [parcel for parcel in trip.load if parcel.is_waited_for]
+        if load:
+            self._leave(lane, load, flush="soon")
+        else:
+            self._go_on(lane)
+
+    async def _renew_while_paused(self, lane: Lane) -> None:
+        """Before a broker is dialled again there is a pause, in which its address is asked for: it may have moved."""
+        pause_s = self._session.waits_s(lane.address)
+        if pause_s <= 0:
+            return
+        try:
+            async with asyncio.timeout(pause_s):
+                route = await self._session.refresh_route(
+                    lane.queue.topic, may_create_queues=self._sending.default_topic_queues
+                )
+        except (TrimtabError, TimeoutError):
+            return  # the known address is all there is
+        address = route.master_of(lane.queue.broker_name)
+        if address is not None:
+            lane.route, lane.address = route, address
 
     def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
         first = load[0]
@@ -264,15 +296,10 @@ class Lanes:
         """An answer came: a place for each parcel, or a refusal."""
         now_ms = self._now_ms()
         status = STATUS.get(answer.code)
-        self._policy.ended(lane.queue.broker_name, now_ms - began_ms, now_ms, failed=status is None)
         if status is None:
-            asked = f"send to {lane.queue}"
-            self._fail_all(
-                load,
-                error_from_response(answer.code, asked=asked, peer=lane.address, remark=answer.remark or ""),
-            )
-            self._go_on(lane)
+            self._refused(lane, load, now_ms - began_ms, now_ms, answer)
             return
+        self._policy.ended(lane.queue.broker_name, now_ms - began_ms, now_ms, failed=False)
         try:
             first_offset = int(answer.ext["queueOffset"])
             ids = answer.ext["msgId"].split(",")
@@ -287,6 +314,17 @@ class Lanes:
             parcel.done(receipt)
             if self._on_stored is not None:
                 self._on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
+        self._go_on(lane)
+
+    def _refused(self, lane: Lane, load: list[Parcel], latency_ms: int, now_ms: int, answer: Command) -> None:
+        error = error_from_response(
+            answer.code, asked=f"send to {lane.queue}", peer=lane.address, remark=answer.remark or ""
+        )
+        if may_be_tried_again(error):
+            self._policy.ended(lane.queue.broker_name, latency_ms, now_ms, failed=True)
+        else:
+            self._policy.declined(lane.queue.broker_name, latency_ms, now_ms)
+        self._fail_all(load, error)
         self._go_on(lane)
 
     def failed(self, lane: Lane, load: list[Parcel], began_ms: int, error: Exception) -> None:
@@ -304,50 +342,11 @@ class Lanes:
         if lane.is_busy:
             self._next_load(lane, flush="soon")
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
-
-
-class _Trip:
-    """A load on its way: it gets the answer, or the end of its time."""
-
-    __slots__ = ("_began_ms", "_connection", "_lane", "_lanes", "_load", "_opaque", "timer")
-
-    def __init__(
-        self,
-        lanes: Lanes,
-        lane: Lane,
-        load: list[Parcel],
-        began_ms: int,
-        connection: PeerConnection,
-        opaque: int,
-    ) -> None:
-        self._lanes = lanes
-        self._lane = lane
-        self._load = load
-        self._began_ms = began_ms
-        self._connection = connection
-        self._opaque = opaque
-        self.timer: asyncio.TimerHandle | None = None
-
-    def __call__(self, answer: Command | None, failure: Exception | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        if answer is not None:
-            self._lanes.answered(self._lane, self._load, self._began_ms, answer)
-        else:
-            error = failure or ClosedError("the connection ended")
-            self._lanes.failed(self._lane, self._load, self._began_ms, error)
-
-    def late(self) -> None:
-        lane = self._lane
-        self.timer = None
-        self._connection.expired(self._opaque)
-        text = f"send to {lane.queue} at {lane.address}: no answer in time; it may have been stored"
-        self._lanes.failed(lane, self._load, self._began_ms, RequestTimeoutError(text))
+        return task
 
 
 class UnreadableReceiptError(ProtocolError):

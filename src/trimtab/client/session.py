@@ -271,6 +271,18 @@ class Session:
         """Asks anew; everybody who asks at the same time shares the answer."""
         return await self._routes.refresh(topic, may_create_queues=may_create_queues)
 
+    def refresh_route_soon(self, topic: str, *, may_create_queues: int = 0) -> None:
+        """Asks anew while others go on; one that cannot be had keeps its old route."""
+
+        async def refresh() -> None:
+            try:
+                await self._routes.refresh(topic, may_create_queues=may_create_queues)
+            except TrimtabError as error:
+                _log.info("route of %s not refreshed: %s", topic, error)
+
+        if not self._is_closed:
+            self._spawn(refresh())
+
     async def refresh_routes(self) -> None:
         """Asks anew for every topic in use; one that cannot be had keeps its old route."""
         await self._routes.refresh_all()

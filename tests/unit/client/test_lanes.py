@@ -2,9 +2,12 @@
 
 from collections import deque
 
-from trimtab.client.lanes import Parcel, next_load, overdue, receipts_of
+from trimtab.client.lanes import Lane, Parcel, next_load, overdue, receipts_of
+from trimtab.client.routes import Route
 from trimtab.model import Message, MessageQueue
 from trimtab.wire.batch import BatchEntry
+from trimtab.wire.bodies import TopicRouteData
+from trimtab.wire.send_frames import SendFrames
 
 
 def parcel(body: bytes = b"x", *, batchable: bool = True, deadline: float = 10.0, number: int = 0) -> Parcel:
@@ -36,10 +39,28 @@ def test_a_load_is_bounded_in_messages_and_bytes_but_never_empty() -> None:
     assert len(next_load(waiting, 1_000, 1)) == 1
 
 
+def lane_of(*parcels: Parcel) -> Lane:
+    queue = MessageQueue("T", "b", 0)
+    frames = SendFrames(group="g", topic="T", queue_id=0, default_topic="TBW102", default_topic_queues=4)
+    lane = Lane(queue, queue, Route("T", TopicRouteData(queue_datas=(), broker_datas=())), "h:1", frames)
+    for one in parcels:
+        lane.put(one)
+    return lane
+
+
 def test_parcels_that_waited_too_long_never_leave() -> None:
-    waiting = deque([parcel(b"old", deadline=1.0), parcel(b"new", deadline=9.0)])
-    assert bodies(overdue(waiting, 1.0)) == [b"old"]
-    assert bodies(list(waiting)) == [b"new"]
+    lane = lane_of(parcel(b"old", deadline=1.0), parcel(b"new", deadline=9.0))
+    assert bodies(overdue(lane, 0.9)) == []
+    assert bodies(overdue(lane, 1.0)) == [b"old"]
+    assert bodies(list(lane.waiting)) == [b"new"]
+
+
+def test_one_with_less_time_than_those_before_it_is_seen_wherever_it_stands() -> None:
+    lane = lane_of(parcel(b"a", deadline=5.0), parcel(b"again", deadline=2.0), parcel(b"b", deadline=6.0))
+    assert lane.earliest_deadline() == 2.0
+    assert bodies(overdue(lane, 3.0)) == [b"again"]
+    assert bodies(list(lane.waiting)) == [b"a", b"b"]
+    assert lane.earliest_deadline() == 5.0
 
 
 def test_every_message_of_a_load_gets_the_receipt_of_its_place() -> None:
@@ -58,3 +79,15 @@ def test_an_explicit_batch_gets_a_receipt_for_each_of_its_messages() -> None:
         ("A", "I0", 5),
         ("B", "", 6),
     ]
+
+
+def test_what_was_withdrawn_never_leaves_and_is_not_kept() -> None:
+    parcels = [parcel(b"%d" % number) for number in range(1_000)]
+    lane = lane_of(*parcels)
+    for one in parcels[:700]:
+        lane.withdraw(one)
+    assert len(lane.waiting) <= 500
+    assert bodies(next_load(lane.waiting, 2, 1 << 20)) == [b"700", b"701"]
+    for one in lane.waiting:
+        one.is_withdrawn = True
+    assert next_load(lane.waiting, 2, 1 << 20) == []

@@ -1,0 +1,127 @@
+"""A load of a lane on its way, from when it is to leave until its answer came or nobody waits for it any more."""
+
+from typing import TYPE_CHECKING
+
+from trimtab.client.lanes import Lane, Parcel, overdue
+from trimtab.errors import ClosedError, NotSentError, RequestTimeoutError, ServerUnreachableError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from trimtab.client.producer_lanes import Lanes
+    from trimtab.io.connection import PeerConnection
+    from trimtab.wire.commands import Command
+
+WAKES_APART_S_MIN = 0.02
+"""A trip on which many are late, each at a different moment, looks at all of them no more often than this."""
+
+
+class Trip:
+    """Gets the answer, or the ends of the times of those on board and of those that wait behind."""
+
+    __slots__ = (
+        "_connection", "_dialling", "_lanes", "_loop", "_opaque", "_timer", "began_ms", "is_over", "lane", "load",
+        "wakes_at",
+    )  # fmt: skip
+
+    def __init__(self, lanes: "Lanes", lane: Lane, load: list[Parcel], began_ms: int) -> None:
+        self.lane = lane
+        self.load = load
+        self.began_ms = began_ms
+        self.is_over = False
+        self.wakes_at = float("inf")
+        self._lanes = lanes
+        self._loop = lanes.loop
+        self._connection: PeerConnection | None = None
+        self._opaque = 0
+        self._dialling: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def left_by(self, connection: "PeerConnection", opaque: int) -> None:
+        """The load is on the wire."""
+        self._connection, self._opaque = connection, opaque
+        self._watch()
+
+    def waits_for(self, dialling: "asyncio.Task[None]") -> None:
+        """The load waits for a connection."""
+        self._dialling = dialling
+        self._watch()
+
+    def __call__(self, answer: "Command | None", failure: Exception | None) -> None:
+        """The answer came, or never will."""
+        if self.is_over:
+            return
+        self.end()
+        if answer is not None:
+            self._lanes.answered(self.lane, self.load, self.began_ms, answer)
+        else:
+            error = failure or ClosedError("the connection ended")
+            self._lanes.failed(self.lane, self.load, self.began_ms, error)
+
+    def end(self) -> None:
+        """Nothing more happens to it."""
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.lane.waker is self:
+            self.lane.waker = None
+
+    def wake_at(self, when: float) -> None:
+        """Looks at the deadlines then."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wakes_at = when
+        self._timer = self._loop.call_at(when, self._wake)
+
+    def _watch(self) -> None:
+        lane, load = self.lane, self.load
+        when = load[0].deadline if len(load) == 1 else min([parcel.deadline for parcel in load])
+        if lane.is_busy:
+            lane.waker = self
+            when = min(when, lane.earliest_deadline())
+        self.wakes_at = when
+        self._timer = self._loop.call_at(when, self._wake)
+
+    def _wake(self) -> None:
+        lane, now = self.lane, self._loop.time()
+        self._timer = None
+        if lane.waker is self:
+            for parcel in overdue(lane, now):
+                parcel.done(waited_in_vain(lane))
+        error = self._lateness()
+        for parcel in self.load:
+            if parcel.deadline <= now:
+                parcel.done(error)
+        left = [parcel.deadline for parcel in self.load if parcel.is_waited_for]
+        if not left:
+            self._give_up(error)
+            return
+        if lane.waker is self:
+            left.append(lane.earliest_deadline())
+        self.wake_at(max(min(left), now + WAKES_APART_S_MIN))
+
+    def _give_up(self, error: Exception) -> None:
+        self.end()
+        if self._connection is not None:
+            self._connection.expired(self._opaque)
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._lanes.failed(self.lane, self.load, self.began_ms, error)
+
+    def _lateness(self) -> Exception:
+        lane = self.lane
+        if self._connection is None:
+            return ServerUnreachableError(
+                f"send to {lane.queue}: no connection to {lane.address} in time; is it running there?"
+            )
+        return RequestTimeoutError(
+            f"send to {lane.queue} at {lane.address}: no answer in time; it may have been stored"
+        )
+
+
+def waited_in_vain(lane: Lane) -> NotSentError:
+    """What is said to a parcel that never left."""
+    return NotSentError(
+        f"send to {lane.queue}: {lane.address} did not answer the messages before this one in time"
+    )
