@@ -134,6 +134,8 @@ class Producer:
         )
         self._requests = Requests(session, self._chance)
         await session.start()
+        # Brokers that the session knows already would hear of this group with the next heartbeat only, and ask nobody until then.
+        session.introduce_producers_soon()
         self._is_open = True
 
     async def close(self) -> None:
@@ -258,13 +260,11 @@ class Producer:
         if not self._is_open:
             raise _not_open()
         timeout_s = timeout_s or self.timeouts.request_s
-        topic = self._packer.topic(message)
-        if self._session.route_now(topic) is None:
-            await self._delivery.route(topic)
-            # Brokers push the reply to the producer they know by its client id: they must know us first.
-            await self._session.send_heartbeats()
 
         async def ask(extra: str) -> None:
+            await self._delivery.route(self._packer.topic(message))
+            # Brokers push the reply to the producer they know by its client id: they must know us first.
+            await self._session.introduce_producers()
             await self._delivery.of(
                 self._packer.pack(message, extra=extra),
                 None if key is None else Place(message, key=key),

@@ -106,6 +106,7 @@ class Packer:
                     is_batchable=False,
                     code=RequestCode.SEND_BATCH_MESSAGE,
                     batch_ids=tuple([unique_id for _, unique_id in singles[begin:end]]),
+                    batch=tuple(messages[begin:end]),
                 )
             )
         return parcels

@@ -89,6 +89,8 @@ class Session:
         """The route of a topic, if it is known."""
         self._heard: dict[str, tuple[PeerConnection, int]] = {}
         self._own_addresses: dict[tuple[str, str], int] = {}
+        self._introduced: dict[str, tuple[PeerConnection, int]] = {}
+        """By address: over which connection it was told which version of the producer groups."""
         self._background: set[asyncio.Task[None]] = set()
         self._is_started = False
         self._is_closed = False
@@ -336,10 +338,32 @@ class Session:
 
     async def send_heartbeats(self) -> None:
         """Tells every broker, all at once, what this process is."""
-        await self._beat(self.broker_addresses())
+        addresses = self.broker_addresses()
+        for table in (self._heard, self._introduced):
+            for gone in table.keys() - addresses.keys():
+                del table[gone]
+        await self._beat(addresses)
+
+    async def introduce_producers(self) -> None:
+        """Tells the brokers that do not know of all producer groups yet. One that is not to be reached now is told when it is."""
+        version = self.roles.producers_version
+        strangers = [
+            address
+            for address in self.masters()
+            if self._introduced.get(address) != (self._links.now(address), version)
+            and not self._links.waits_s(address)
+        ]
+        if strangers:
+            await self._beat(strangers)
+
+    def introduce_producers_soon(self) -> None:
+        """The same while others go on."""
+        if not self._is_closed:
+            self._spawn(self.introduce_producers())
 
     async def _beat(self, addresses: Iterable[str]) -> None:
         heartbeats = [(encode_body(data), version) for data, version in self.roles.heartbeats(self.client_id)]
+        introduced = self.roles.producers_version
         if not heartbeats:
             return
 
@@ -358,6 +382,7 @@ class Session:
             connection = self._links.now(address)
             if connection is not None and before in (None, connection):
                 self._heard[address] = connection, self.clock.monotonic_ms()
+                self._introduced[address] = connection, introduced
 
         await asyncio.gather(*(beat(address) for address in addresses))
 

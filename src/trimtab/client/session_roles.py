@@ -29,6 +29,8 @@ class Roles:
     consumers: dict[str, Callable[[], ConsumerData]] = field(default_factory=dict)
     leased: set[str] = field(default_factory=set)
     """Groups in which leases are kept; the other members must be able to see that."""
+    producers_version: int = 0
+    """Grows with every change of the producer groups: a heartbeat of an older version does not tell of all of them."""
 
     def heartbeats(self, client_id: str) -> list[Heartbeat]:
         """What there is to say. Groups with leases are told apart from the rest by the version, so they go alone."""
@@ -46,6 +48,7 @@ class Roles:
 
     def add_producer(self, group: str) -> None:
         """One more producer of a group."""
+        self.producers_version += group not in self.producer_groups
         self.producer_groups[group] = self.producer_groups.get(group, 0) + 1
 
     def remove_producer(self, group: str) -> bool:
@@ -54,6 +57,7 @@ class Roles:
         if left > 0:
             self.producer_groups[group] = left
             return False
+        self.producers_version += 1
         return self.producer_groups.pop(group, None) is not None
 
 

@@ -163,13 +163,13 @@ class Tracer:
         if answer.ext.get(names.TRACE_SWITCH) == "false" or parcel.message.topic == TRACE_TOPIC:
             return
         receipts = outcome if isinstance(outcome, list) else [outcome]
-        for receipt in receipts:
+        for message, receipt in zip(parcel.batch or (parcel.message,), receipts, strict=True):
             self.tell(
                 pub(
                     now_ms=self._clock.wall_ms() - cost_ms,
                     region=answer.ext.get(names.REGION, DEFAULT_REGION),
                     group=self._group,
-                    message=parcel.message,
+                    message=message,
                     receipt=receipt,
                     address=lane.address,
                     cost_ms=cost_ms,

@@ -247,6 +247,25 @@ def test_brokers_ask_for_what_is_open_and_the_check_answers() -> None:
     play(scenario, settings=QUICK_CHECKS)
 
 
+def test_a_producer_that_joins_a_running_session_is_asked_at_once_for_what_its_group_left_open() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        def says_nothing(_message: Message, _transaction_id: str) -> Resolution:
+            return Resolution.UNKNOWN
+
+        async with sends(cluster, client_id="gone-soon") as producer:
+            await producer.send_in_transaction(Message("orders", b"kept"), says_nothing)
+        async with Producer("other", nameserver=cluster.nameserver, timeouts=LONG) as first:
+            await first.send(Message("orders", b"first"))
+            # The next heartbeat of the session that both share is half a minute away.
+            async with sends(cluster, check=lambda _message: Resolution.COMMIT) as second:
+                assert second.client_id == first.client_id
+                async with asyncio.timeout(20):
+                    found = await some_stored(cluster, "orders", 2)
+        assert {message.body for message in found} == {b"first", b"kept"}
+
+    play(scenario, settings=QUICK_CHECKS)
+
+
 def test_a_transaction_cannot_be_delayed() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         async with sends(cluster) as producer:
@@ -288,6 +307,37 @@ def test_a_request_gets_its_reply() -> None:
             assert small.properties["REPLY_TO_CLIENT"] == asker.client_id
 
     play(scenario)
+
+
+def test_a_request_of_a_producer_that_joins_a_running_session_gets_its_reply() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with (
+            Producer("admin", nameserver=cluster.nameserver, timeouts=LONG) as first,
+            Producer("replier", nameserver=cluster.nameserver, client_id="the-replier") as replier,
+        ):
+            receipt = await first.send(Message("questions", b"not one"))
+
+            async def answer() -> None:
+                (_, question) = await some_stored(cluster, "questions", 2)
+                queue = MessageQueue("questions", "broker-a", question.queue_id)
+                await replier.reply(Received(queue, question), b"re: " + question.body)
+
+            async with sends(cluster) as asker, asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+                assert asker.client_id == first.client_id
+                # As if the heartbeat of the start had not arrived yet.
+                asker._session._introduced.clear()
+                tasks.create_task(answer())
+                reply = await asker.request(
+                    Message("questions", b"why?"), key=_key_of(receipt.queue.queue_id)
+                )
+                assert reply.body == b"re: why?"
+
+    play(scenario)
+
+
+def _key_of(queue_id: int) -> str:
+    """A key whose queue it is."""
+    return next(key for key in map(str, range(1_000)) if index_by("java", key, 4) == queue_id)
 
 
 def test_a_request_that_nobody_answers_ends_in_time_and_a_plain_message_cannot_be_replied_to() -> None:
@@ -344,6 +394,27 @@ def test_a_traced_send_is_told_of_in_the_trace_topic_and_the_telling_is_not() ->
         assert records[0][11:] == ["0", receipt.offset_message_id, "true"]
         assert records[1][11] == "1"
         assert {receipt.message_id, "k1", "k2"} <= {key for message in messages for key in message.keys}
+
+    play(scenario)
+
+
+def test_every_message_of_a_traced_batch_is_told_of_as_itself() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with sends(cluster, sending=Sending(trace=True)) as producer:
+            receipts = await producer.send_batch(
+                [
+                    Message("orders", b"1", tag="a", keys=["k1"]),
+                    Message("orders", b"22222", tag="b", keys=["k2"]),
+                ]
+            )
+        messages = await some_stored(cluster, "RMQ_SYS_TRACE_TOPIC")
+        records = [
+            record.split("\x01") for m in messages for record in m.body.decode().split("\x02") if record
+        ]
+        assert [(record[5], record[6], record[7], record[9]) for record in records] == [
+            (receipts[0].message_id, "a", "k1", "1"),
+            (receipts[1].message_id, "b", "k2", "5"),
+        ]
 
     play(scenario)
 
