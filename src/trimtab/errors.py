@@ -9,7 +9,15 @@ A broker or name server that refuses answers with a response code. `RESPONSE_ERR
 from code to class; `error_from_response` makes the exception.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trimtab.model import Receipt
+
+ERRORS_SHOWN_MAX = 3
+"""In the text of a failure that has many parts."""
 
 
 class TrimtabError(Exception):
@@ -99,6 +107,41 @@ class RangeUnreachableError(TrimtabError):
     def __init__(self, text: str, *, next_offset: int) -> None:
         super().__init__(text)
         self.next_offset = next_offset
+
+
+class PartlySentError(TrimtabError):
+    """Some messages of many were not sent, or may not have been. `outcomes` has a receipt or an error for each, in their order."""
+
+    def __init__(self, outcomes: "Sequence[Receipt | Exception]") -> None:
+        self.outcomes = tuple(outcomes)
+        self.errors = {
+            number: outcome for number, outcome in enumerate(outcomes) if isinstance(outcome, Exception)
+        }
+        """By the message's number, from 0."""
+        self.receipts = {
+            number: outcome for number, outcome in enumerate(outcomes) if not isinstance(outcome, Exception)
+        }
+        super().__init__(self._text())
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """Whether each of those that failed may be sent again."""
+        return all(getattr(error, "retriable", False) for error in self.errors.values())
+
+    @property
+    def indeterminate(self) -> bool:  # type: ignore[override]
+        """Whether any of those that failed may have been stored all the same."""
+        return any(getattr(error, "indeterminate", False) for error in self.errors.values())
+
+    def _text(self) -> str:
+        shown = "; ".join(
+            f"message {number}: {error}" for number, error in list(self.errors.items())[:ERRORS_SHOWN_MAX]
+        )
+        more = "; and others" if len(self.errors) > ERRORS_SHOWN_MAX else ""
+        return (
+            f"{len(self.errors)} of {len(self.outcomes)} messages have no receipt ({shown}{more});"
+            " .errors has all of them by number, .receipts the rest"
+        )
 
 
 class MissingExtraError(TrimtabError):

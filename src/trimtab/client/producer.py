@@ -18,6 +18,7 @@ from trimtab.client.identity import unique_ids
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.producer_delivery import Delivery, make_policy
 from trimtab.client.producer_lanes import Lanes
+from trimtab.client.producer_many import outcomes_of
 from trimtab.client.producer_packing import Packer
 from trimtab.client.producer_places import Place, key_property, on_wire, same_broker
 from trimtab.client.requests import Reply, Requests
@@ -25,7 +26,7 @@ from trimtab.client.selectors import Selector
 from trimtab.client.sessions import acquire_session, connection_options, release_session
 from trimtab.client.tracing import Tracer
 from trimtab.client.transactions import Check, Execute, TransactionReceipt, Transactions
-from trimtab.errors import ClosedError, NotSentError
+from trimtab.errors import ClosedError, NotSentError, PartlySentError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.model import Message, MessageQueue, Receipt
@@ -184,12 +185,18 @@ class Producer:
         return outcome
 
     async def send_many(self, messages: Iterable[Message]) -> list[Receipt]:
-        """Sends all of them at once; the receipts are in their order. The first failure is raised when all are done."""
-        outcomes = await asyncio.gather(*map(self.send, messages), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        """Sends all of them, some thousand at once; the receipts are in their order.
+
+        However many they are, they are taken as the brokers answer, and the time of each begins when its turn comes. All are sent even if some
+        fail; then `PartlySentError` has every receipt and every error.
+        """
+        if not self._is_open:
+            raise _not_open()
+        outcomes = await outcomes_of(self._send_when_there_is_room, messages)
+        receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        if len(receipts) < len(outcomes):
+            raise PartlySentError(outcomes)
+        return receipts
 
     async def send_batch(
         self,
@@ -280,6 +287,11 @@ class Producer:
             raise _not_open()
         parcel = self._packer.pack_reply(message, extra)
         outcome = await self._delivery.of(parcel, Place(message, selector=same_broker, arg=to.broker_name))
+        assert isinstance(outcome, Receipt), "one message has one receipt"
+        return outcome
+
+    async def _send_when_there_is_room(self, message: Message) -> Receipt:
+        outcome = await self._delivery.of(self._packer.pack(message), None, is_patient=True)
         assert isinstance(outcome, Receipt), "one message has one receipt"
         return outcome
 
