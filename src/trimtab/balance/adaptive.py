@@ -205,10 +205,14 @@ class Adaptive:
 
 def _measures(brokers: Sequence[_Broker]) -> tuple[float | None, float]:
     """The best average, if anybody has answered, and how many requests are on their way per queue."""
-    answered = [broker.average_ms for broker in brokers if broker.has_answered]
-    in_flight = sum([broker.in_flight for broker in brokers])
-    even = in_flight / sum([broker.queues for broker in brokers]) if in_flight else 0.0
-    return (min(answered) if answered else None), even
+    best_ms: float | None = None
+    in_flight = queues = 0
+    for broker in brokers:
+        in_flight += broker.in_flight
+        queues += broker.queues
+        if broker.has_answered and (best_ms is None or broker.average_ms < best_ms):
+            best_ms = broker.average_ms
+    return best_ms, in_flight / queues if queues else 0.0
 
 
 def _weight(broker: _Broker, now_ms: int, best_ms: float | None, in_flight_even: float) -> float:
@@ -216,6 +220,8 @@ def _weight(broker: _Broker, now_ms: int, best_ms: float | None, in_flight_even:
         return 1.0 if best_ms is None or broker.probes < PROBES_MAX else WEIGHT_MIN
     best_ms = best_ms or 0.0
     near_ms = NEAR_FACTOR * best_ms + NEAR_MS
+    if broker.average_ms <= near_ms and not broker.in_flight:
+        return 1.0
     slowness = broker.slowness_ms(now_ms, best_ms, in_flight_even)
     return 1.0 if slowness <= near_ms else max(WEIGHT_MIN, (near_ms / slowness) ** 3)
 
