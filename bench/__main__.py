@@ -13,6 +13,7 @@ MODULES = (
     "brokers",
     "broker_limits",
     "producers",
+    "producer_memory",
     "slow_broker",
     "strategies",
     "sim",

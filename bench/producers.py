@@ -8,10 +8,11 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from bench.java_client import java_sends
-from bench.report import Row
+from bench.report import Row, met
 from tests.apache.cluster import ApacheCluster
 from trimtab.client.producer import Producer
 from trimtab.client.send_load import SendLoad, run_send_load
@@ -27,13 +28,32 @@ APACHE = os.environ.get("TRIMTAB_BENCH_APACHE", "4.9.3").split(",")[0]
 SIZES = (128, 1024)
 QUEUES = 8
 
-# name, Java's way, in flight, messages a batch, natural batching, messages
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    name: str
+    java_kind: str
+    in_flight: int
+    messages: int
+    goal: float
+    """How many times Java's messages a second ours should be."""
+    batch: int = 1
+    batching: bool = True
+
+
 LOADS = [
-    ("1 in flight", "sync", 1, 1, True, 20_000),
-    ("64 in flight", "sync", 64, 1, True, 100_000),
-    ("1,000 in flight", "async", 1_000, 1, True, 200_000),
-    ("1,000 in flight, no natural batching", "async", 1_000, 1, False, 100_000),
-    ("batches of 100", "batch", 4, 100, True, 400_000),
+    Load(name="1 in flight", java_kind="sync", in_flight=1, messages=20_000, goal=2.0),
+    Load(name="64 in flight", java_kind="sync", in_flight=64, messages=100_000, goal=2.0),
+    Load(name="1,000 in flight", java_kind="async", in_flight=1_000, messages=200_000, goal=4.0),
+    Load(
+        name="1,000 in flight, no natural batching",
+        java_kind="async",
+        in_flight=1_000,
+        batching=False,
+        messages=100_000,
+        goal=1.2,
+    ),
+    Load(name="batches of 100", java_kind="batch", in_flight=4, batch=100, messages=400_000, goal=1.3),
 ]
 
 
@@ -94,37 +114,39 @@ def rows() -> list[Row]:
         for size in SIZES:
             topic = f"bench-{size}"
             create_topic(cluster.brokers[0].address, topic)
-            for name, kind, in_flight, batch, batching, messages in LOADS:
-                count = max(batch * in_flight, int(messages * SCALE))
+            for load in LOADS:
+                count = max(load.batch * load.in_flight, int(load.messages * SCALE))
                 ours, java = [], []
                 for _ in range(RUNS):
                     ours.append(
                         our_sends(
                             cluster.nameserver,
                             topic,
-                            in_flight=in_flight,
+                            in_flight=load.in_flight,
                             size=size,
                             messages=count,
-                            batch=batch,
-                            batching=batching,
+                            batch=load.batch,
+                            batching=load.batching,
                         )
                     )
                     java.append(
                         java_sends(
                             cluster.nameserver,
                             topic,
-                            kind,
-                            in_flight=in_flight,
+                            load.java_kind,
+                            in_flight=load.in_flight,
                             size=size,
                             messages=count,
-                            batch=batch,
+                            batch=load.batch,
                         )
                     )
-                found.append(_row(f"{name}, {size} B", ours, java, count))
+                found.append(_row(f"{load.name}, {size} B", ours, java, count, load.goal))
     return found
 
 
-def _row(name: str, ours: list[dict[str, Any]], java: list[dict[str, Any]], messages: int) -> Row:
+def _row(
+    name: str, ours: list[dict[str, Any]], java: list[dict[str, Any]], messages: int, goal: float
+) -> Row:
     def median(runs: list[dict[str, Any]], field: str) -> float:
         return float(statistics.median(run[field] for run in runs))
 
@@ -135,12 +157,9 @@ def _row(name: str, ours: list[dict[str, Any]], java: list[dict[str, Any]], mess
             f" {median(runs, 'rss_mib'):.0f} MiB, errors {sum(run['errors'] for run in runs)}"
         )
 
-    return Row(
-        name,
-        median(ours, "messages_per_second"),
-        median(java, "messages_per_second"),
-        f"ours {told(ours)}; Java {told(java)}",
-    )
+    our_rate, java_rate = median(ours, "messages_per_second"), median(java, "messages_per_second")
+    goal_told = f"goal {goal:g}×: {met(our_rate >= goal * java_rate)}"
+    return Row(name, our_rate, java_rate, f"{goal_told}; ours {told(ours)}; Java {told(java)}")
 
 
 def main(options: str) -> None:

@@ -15,6 +15,11 @@ class Row:
     note: str = ""
 
 
+def met(is_met: bool) -> str:  # noqa: FBT001 - it reads as a sentence
+    """What a row says of its goal."""
+    return "met" if is_met else "missed"
+
+
 def median_rate(fn: Callable[[], object], operations: int, runs: int = 5) -> float:
     """Operations per second in the median of several runs; one run before them warms up."""
     fn()
