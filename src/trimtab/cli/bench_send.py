@@ -11,13 +11,17 @@ if TYPE_CHECKING:
     from trimtab.client.send_load import SendLoad, SendReport
 
 
+QUEUES = 8
+"""Of a topic that is made for the bench, on each broker."""
+
+
 @click.command(
     epilog="Example: trimtab bench send -n 127.0.0.1:9876 --topic bench --messages 100000 --in-flight 1000 --json"
 )
 @click.option(
     "-n", "--nameserver", envvar="NAMESRV_ADDR", required=True, help="Name servers, host:port;host:port."
 )
-@click.option("--topic", required=True, help="Sent to; created if it does not exist.")
+@click.option("--topic", required=True, help="Sent to; created if it does not exist, with 8 queues a broker.")
 @click.option("--messages", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes of a body.")
 @click.option("--in-flight", type=click.IntRange(1), default=64, show_default=True, help="Sends at once.")
@@ -49,7 +53,8 @@ def send(
     no_batching: bool,
     as_json: bool,
 ) -> None:
-    """Send messages and wait for every receipt."""
+    """Send messages and wait for every receipt; exit code 1 if any send failed."""
+    from trimtab.cli.shell import NOT_SO
     from trimtab.client.send_load import SendLoad
 
     load = SendLoad(
@@ -62,6 +67,8 @@ def send(
     )
     report = _run(nameserver, load, policy, batching=not no_batching, is_quiet=as_json)
     click.echo(msgspec.json.encode(report).decode() if as_json else _told(report))
+    if report.errors:
+        raise click.exceptions.Exit(NOT_SO)
 
 
 def _run(nameserver: str, load: "SendLoad", policy: str, *, batching: bool, is_quiet: bool) -> "SendReport":
@@ -74,12 +81,24 @@ def _run(nameserver: str, load: "SendLoad", policy: str, *, batching: bool, is_q
     sending = replace(Sending(), policy=policy, batching=batching)
 
     async def run() -> "SendReport":
+        await _make_topic(nameserver, load.topic)
         async with Producer("trimtab-bench", nameserver=nameserver, sending=sending) as producer:
             with progress_bar("sending", load.messages, is_quiet=is_quiet) as advance:
                 return await run_send_load(producer, load, progress=advance)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(run())
+
+
+async def _make_topic(nameserver: str, topic: str) -> None:
+    from trimtab.client.admin import Admin
+    from trimtab.client.admin.reach import NoSuchTopicError
+
+    async with Admin(nameserver=nameserver) as admin:
+        try:
+            await admin.topic_route(topic)
+        except NoSuchTopicError:
+            await admin.create_topic(topic, queues=QUEUES)
 
 
 def _told(report: "SendReport") -> str:

@@ -35,11 +35,13 @@ class SendLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a load. Latencies are per send, from the call to the receipt."""
+    """What came of a load. Latencies are per send, from the call to the receipt or the error."""
 
     messages: int
+    """Sent, with a receipt or not."""
     seconds: float
     messages_per_second: float
+    """Of those that have a receipt."""
     mean_ms: float
     p50_ms: float
     p99_ms: float
@@ -61,7 +63,7 @@ class _Tally:
         return SendReport(
             messages=messages,
             seconds=seconds,
-            messages_per_second=messages / seconds,
+            messages_per_second=(messages - self.errors) / seconds,
             mean_ms=math.fsum(ordered) / max(1, len(ordered)),
             p50_ms=percentile(ordered, 0.5),
             p99_ms=percentile(ordered, 0.99),

@@ -1,11 +1,17 @@
 """`trimtab bench`: each verb gives one JSON object with the promised names."""
 
 import json
+from collections.abc import Callable
 
+import pytest
 from click.testing import CliRunner
 
+from trimtab import blocking
+from trimtab.cli.bench_send import QUEUES
 from trimtab.cli.main import main
 from trimtab.testing import Cluster
+from trimtab.wire.codes import RESPONSE_FLAG, RequestCode, ResponseCode
+from trimtab.wire.commands import Command
 
 
 def run(*args: str) -> dict[str, object]:
@@ -33,6 +39,8 @@ def test_bench_send_creates_the_topic_and_waits_for_every_receipt() -> None:
         )
         assert {"messages", "seconds", "messages_per_second", "p50_ms", "p99_ms", "errors"} <= set(told)
         assert (told["messages"], told["errors"]) == (500, 0)
+        with blocking.Admin(nameserver=cluster.nameserver) as admin:
+            assert len(admin.topic_queues("t").queues) == QUEUES, "made before the first send"
         batches = run(
             "send",
             "-n",
@@ -63,6 +71,29 @@ def test_bench_send_creates_the_topic_and_waits_for_every_receipt() -> None:
         for api in ("pull", "push", "columns"):
             drained = run("drain", "-n", cluster.nameserver, "--topic", "t", "--api", api)
             assert drained["messages"] == 650, api
+
+
+def test_bench_send_counts_what_has_a_receipt_and_says_by_its_exit_code_that_not_all_has() -> None:
+    with Cluster() as cluster:
+        cluster.intercept(RequestCode.SEND_BATCH_MESSAGE, _refusing_every_second())
+        args = ("--topic", "t", "--messages", "100", "--batch", "10", "--in-flight", "1", "--json")
+        outcome = CliRunner().invoke(main, ["bench", "send", "-n", cluster.nameserver, *args])
+    assert outcome.exit_code == 1
+    told = json.loads(outcome.stdout)
+    assert (told["messages"], told["errors"], sum(told["shares"].values())) == (100, 50, 50)
+    assert told["messages_per_second"] == pytest.approx(50 / told["seconds"])
+
+
+def _refusing_every_second() -> Callable[[Command], Command | None]:
+    seen: list[Command] = []
+
+    def refuse(request: Command) -> Command | None:
+        seen.append(request)
+        if len(seen) % 2:
+            return None
+        return Command(code=ResponseCode.MESSAGE_ILLEGAL, opaque=request.opaque, flag=RESPONSE_FLAG)
+
+    return refuse
 
 
 def test_bench_rebalance_counts_what_changes_cost() -> None:
