@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.servers import eventually, unique
 from tests.interop.stock_client import Queue, by_queue, encoded, offset_stored
+from trimtab import Message, Sending, blocking
 from trimtab.wire.ids import decode_offset_message_id
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from tests.interop.java_program import JavaPrograms
     from tests.interop.servers import ServerUnderTest
-    from tests.interop.stock_client import Client, Message, Program
+    from tests.interop.stock_client import Client, Program
+    from tests.interop.stock_client import Message as Found
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def numbers(first: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, end)]
 
 
-def sorted_bodies(messages: list[Message]) -> list[bytes]:
+def sorted_bodies(messages: list[Found]) -> list[bytes]:
     return sorted((message.body for message in messages), key=int)
 
 
@@ -62,6 +64,17 @@ def test_a_send_visits_every_queue_and_its_receipt_names_it(
         assert (message.body, message.offset_id) == (b"%d" % number, receipt.offset_id)
         assert (message.properties["TAGS"], message.properties["KEYS"], message.properties["ü"]) == ("t", "k1 k2", "🚀")  # fmt: skip
         assert decode_offset_message_id(receipt.offset_id).address == addresses[receipt.broker]
+
+
+def test_a_key_goes_where_go_s_own_selector_sends_it(server: ServerUnderTest, sender: Client) -> None:
+    topic = server.make_topic()
+    keys = [f"order-{number}" for number in range(12)] + ["polygenelubricants", "schlüssel", "🚀"]
+    sending = Sending(selector="fnv1a")
+    with blocking.Producer(unique("group-own"), nameserver=server.nameserver, sending=sending) as producer:
+        for key in keys:
+            theirs = sender.send(topic, b"x", shard=key)
+            ours = producer.send(Message(topic, b"x"), key=key)
+            assert (ours.queue.broker_name, ours.queue.queue_id) == (theirs.broker, theirs.queue_id), key
 
 
 def test_async_and_one_way_sends_arrive(server: ServerUnderTest, sender: Client, java_reader: Client) -> None:

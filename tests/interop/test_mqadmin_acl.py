@@ -15,6 +15,8 @@ from tests.interop.servers import OWN, chosen_servers, eventually
 from tests.peers import send_header
 from tests.raw import RawConnection
 from tests.security.accounts import ADMIN, written
+from trimtab import Message, Resolution, blocking
+from trimtab.errors import NoPermissionError
 from trimtab.testing import Cluster
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.headers.base import encode_ext
@@ -105,6 +107,25 @@ def test_the_list_of_addresses_is_kept(tool: Conversation, place: Place) -> None
 
     eventually(both_are_listed, "both addresses are listed")
     assert not may_send(place, None, "anything")
+
+
+def test_our_producer_signs_every_kind_of_send_and_is_refused_without_its_keys(place: Place) -> None:
+    with blocking.Admin(nameserver=place.nameserver, credentials=ADMIN) as admin:
+        admin.create_topic("signed", queues=4)
+    with blocking.Producer("pg", nameserver=place.nameserver, credentials=ADMIN) as producer:
+        receipts = [producer.send(Message("signed", "büdy".encode(), tag="t", keys=["k"]), key="ü")]
+        receipts += producer.send_many([Message("signed", b"%d" % number) for number in range(100)])
+        receipts += producer.send_batch([Message("signed", b"a"), Message("signed", b"b")])
+        assert {receipt.status for receipt in receipts} == {"SEND_OK"}
+        half = producer.send_in_transaction(Message("signed", b"half"), lambda _m, _id: Resolution.COMMIT)
+        assert half.receipt.status == "SEND_OK"
+    for who in (None, Credentials(ADMIN.access_key, "not-the-secret-key")):
+        with (
+            blocking.Producer("pg", nameserver=place.nameserver, credentials=who) as stranger,
+            pytest.raises(NoPermissionError) as refused,
+        ):
+            stranger.send(Message("signed", b"x"))
+        assert (refused.value.retriable, refused.value.indeterminate) == (False, False)
 
 
 def test_accounts_come_and_go(tool: Conversation, place: Place) -> None:
