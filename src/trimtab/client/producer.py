@@ -9,6 +9,7 @@ a given queue, has one place to go to and one try.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -270,8 +271,10 @@ class Producer:
 
         async def ask(extra: str) -> None:
             await self._delivery.route(self._packer.topic(message))
-            # Brokers push the reply to the producer they know by its client id: they must know us first.
-            await self._session.introduce_producers()
+            # Brokers push the reply to the producer they know by its client id: they must know us first. One that hangs is not waited for.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s / 3):
+                    await self._session.introduce_producers()
             await self._delivery.of(
                 self._packer.pack(message, extra=extra),
                 None if key is None else Place(message, key=key),

@@ -102,7 +102,7 @@ class Delivery:
                 parcel.attempts += 1
                 parcel.why = choice.why
                 is_last = parcel.attempts >= tries_max
-                parcel.may_go_elsewhere = not is_last and len(route.addresses) > 1
+                parcel.may_go_elsewhere = not is_last and route.has_several_brokers
                 parcel.deadline = self._attempt_deadline(deadline, parcel)
                 answer: asyncio.Future[Outcome] = loop.create_future()
                 parcel.answer = answer

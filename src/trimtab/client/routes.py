@@ -40,6 +40,11 @@ class Route:
         return Writable(self.topic, tuple(queues))
 
     @cached_property
+    def has_several_brokers(self) -> bool:
+        """Whether a message that one broker does not take can go to another one."""
+        return len({queue.broker_name for queue in self.writable.queues}) > 1
+
+    @cached_property
     def readable(self) -> tuple[MessageQueue, ...]:
         """The queues that a group shares."""
         return tuple(

@@ -340,7 +340,9 @@ class Session:
         """Tells every broker, all at once, what this process is."""
         addresses = self.broker_addresses()
         for table in (self._heard, self._introduced):
-            for gone in table.keys() - addresses.keys():
+            for gone in [
+                address for address in table.keys() - addresses.keys() if not self._links.now(address)
+            ]:
                 del table[gone]
         await self._beat(addresses)
 

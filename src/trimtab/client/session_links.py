@@ -16,6 +16,8 @@ from trimtab.io.connection import OnRequest, PeerConnection
 
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0
+TROUBLES_MAX = 10_000
+"""Addresses whose failures are remembered; brokers that move leave old ones behind."""
 CLOSE_S_MAX = 1.0
 """How long the other side may take to say goodbye."""
 
@@ -127,6 +129,8 @@ class Links:
             self._failed(connection.address)
 
     def _failed(self, address: str) -> None:
+        if address not in self._troubles and len(self._troubles) >= TROUBLES_MAX:
+            del self._troubles[next(iter(self._troubles))]
         trouble = self._troubles.setdefault(address, _Trouble())
         trouble.failures += 1
         pause = pause_s(trouble.failures, self._chance.random())

@@ -57,3 +57,11 @@ def test_a_topic_that_sending_creates_has_no_more_queues_than_asked_for() -> Non
         (4, 4),
         (2, 2),
     ]
+
+
+def test_another_broker_is_one_that_can_be_written_to() -> None:
+    assert Route("T", data(queue_data("a", 1, 1), queue_data("b", 1, 1))).has_several_brokers
+    assert not Route("T", data(queue_data("a", 1, 1), queue_data("b", 1, 1, perm=4))).has_several_brokers
+    assert not Route(
+        "T", data(queue_data("a", 1, 1), queue_data("b", 1, 1), slaves_only="b")
+    ).has_several_brokers
