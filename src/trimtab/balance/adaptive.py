@@ -14,7 +14,7 @@ Queues are taken by smooth weighted round robin over brokers, and in turn within
 equal weights exactly even.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import exp
 
@@ -33,6 +33,7 @@ FAILURE_MS = 3_000
 FORGETTING_MS = 30_000
 """In this time an average sinks two thirds of the way to the best one's."""
 BROKERS_MAX = 10_000
+_NOBODY = float("inf")
 
 
 @dataclass(slots=True)
@@ -50,6 +51,9 @@ class _Broker:
     begun_at: dict[int, int] = field(default_factory=dict)
     """When requests that are still unanswered began, oldest first, and how many did then."""
     credit: float = 0.0
+    slowness_ms: float = 0.0
+    weight: float = 1.0
+    """These two as of when it was last weighed."""
 
     def left(self, began_ms: int) -> None:
         """One request that began then is no longer on its way."""
@@ -62,7 +66,7 @@ class _Broker:
         else:
             del self.begun_at[began_ms]
 
-    def slowness_ms(self, now_ms: int, best_ms: float, in_flight_even: float) -> float:
+    def slowness_at(self, now_ms: int, best_ms: float, in_flight_even: float) -> float:
         average = self.average_ms
         if average > best_ms:
             average = best_ms + (average - best_ms) * exp((self.updated_ms - now_ms) / FORGETTING_MS)
@@ -150,15 +154,14 @@ class Adaptive:
         self.ended(broker_name, latency_ms, now_ms, failed=False)
 
     def brokers(self, now_ms: int) -> list[BrokerStanding]:
-        known = list(self._brokers.values())
-        best_ms, in_flight_even = _measures(known)
+        _weigh(self._brokers.values(), now_ms)
         standings = [
             BrokerStanding(
                 broker_name=name,
                 is_available=True,
-                latency_ms=broker.slowness_ms(now_ms, best_ms or 0.0, in_flight_even),
+                latency_ms=broker.slowness_ms,
                 until_ms=now_ms,
-                weight=_weight(broker, now_ms, best_ms, in_flight_even),
+                weight=broker.weight,
                 in_flight=broker.in_flight,
             )
             for name, broker in self._brokers.items()
@@ -191,11 +194,10 @@ class Adaptive:
 
     def _weigh(self, plan: _Plan, now_ms: int) -> None:
         plan.at_ms, plan.answers = now_ms, self._answers
-        best_ms, in_flight_even = _measures(plan.brokers)
-        weights = [_weight(broker, now_ms, best_ms, in_flight_even) for broker in plan.brokers]
         # The heaviest counts as 1, so that credits from better times keep their worth when all are slow.
-        heaviest = max(weights)
-        for option, weight in zip(plan.options, weights, strict=True):
+        heaviest = _weigh(plan.brokers, now_ms)
+        for option in plan.options:
+            weight = option.broker.weight
             # A broker with more queues gets more, as plain round robin would give it.
             option.share = weight / heaviest * len(option.queues)
             if weight != option.weight:
@@ -203,27 +205,35 @@ class Adaptive:
                 option.why = f"{option.name} weighs {weight:.3f}"
 
 
-def _measures(brokers: Sequence[_Broker]) -> tuple[float | None, float]:
-    """The best average, if anybody has answered, and how many requests are on their way per queue."""
-    best_ms: float | None = None
+def _weigh(brokers: Collection[_Broker], now_ms: int) -> float:
+    """Gives each its slowness and its weight as of now, and comes back with the largest weight.
+
+    The measure is the best of those that answer, as slow as it is right now: when all are waited for, that says nothing of one of them.
+    """
+    best_average_ms = best_ms = _NOBODY
     in_flight = queues = 0
     for broker in brokers:
         in_flight += broker.in_flight
         queues += broker.queues
-        if broker.has_answered and (best_ms is None or broker.average_ms < best_ms):
-            best_ms = broker.average_ms
-    return best_ms, in_flight / queues if queues else 0.0
-
-
-def _weight(broker: _Broker, now_ms: int, best_ms: float | None, in_flight_even: float) -> float:
-    if not broker.is_known:
-        return 1.0 if best_ms is None or broker.probes < PROBES_MAX else WEIGHT_MIN
-    best_ms = best_ms or 0.0
-    near_ms = NEAR_FACTOR * best_ms + NEAR_MS
-    if broker.average_ms <= near_ms and not broker.in_flight:
-        return 1.0
-    slowness = broker.slowness_ms(now_ms, best_ms, in_flight_even)
-    return 1.0 if slowness <= near_ms else max(WEIGHT_MIN, (near_ms / slowness) ** 3)
+        if broker.has_answered and broker.average_ms < best_average_ms:
+            best_average_ms = broker.average_ms
+    in_flight_even = in_flight / queues if in_flight else 0.0
+    for broker in brokers:
+        broker.slowness_ms = slowness_ms = broker.slowness_at(now_ms, best_average_ms, in_flight_even)
+        if broker.has_answered and slowness_ms < best_ms:
+            best_ms = slowness_ms
+    near_ms = NEAR_MS if best_ms is _NOBODY else NEAR_MS + NEAR_FACTOR * best_ms
+    heaviest = 0.0
+    for broker in brokers:
+        if not broker.is_known:
+            weight = 1.0 if best_ms is _NOBODY or broker.probes < PROBES_MAX else WEIGHT_MIN
+        elif broker.slowness_ms <= near_ms:
+            weight = 1.0
+        else:
+            weight = max(WEIGHT_MIN, (near_ms / broker.slowness_ms) ** 3)
+        broker.weight = weight
+        heaviest = max(heaviest, weight)
+    return heaviest
 
 
 def _richest(options: list[_Option]) -> _Option:

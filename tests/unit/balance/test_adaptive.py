@@ -179,6 +179,16 @@ def test_one_that_failed_is_no_measure_for_one_that_was_never_asked() -> None:
     assert share["a"] <= 5
 
 
+def test_a_hiccup_of_the_only_one_that_is_well_sends_nobody_to_one_that_failed() -> None:
+    policy, route = Adaptive(0), writable("well", "dark")
+    policy.ended("well", 1, 1, failed=False)
+    policy.ended("dark", 3_000, 3_000, failed=True)
+    policy.began("well", 3_000)
+    # Its answer is 30 ms late, as when this process itself was busy.
+    share = Counter(policy.choose(route, None, 3_030).queue.broker_name for _ in range(1_000))
+    assert share["dark"] <= 5
+
+
 def test_the_age_of_the_oldest_request_is_that_of_the_one_still_unanswered() -> None:
     policy = Adaptive(0)
     policy.began("b", 10)

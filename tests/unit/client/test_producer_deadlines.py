@@ -1,12 +1,15 @@
 """Every send ends within its own time, whatever it shares its way with. Time is the loop's own, so the bounds are tight."""
 
 import asyncio
-from collections.abc import Awaitable
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 
 from tests.unit.client.liar import Liar, Say, Talk
 from tests.unit.client.warped import warped
+from trimtab.balance.adaptive import PROBES_MAX
 from trimtab.client.producer import Producer
 from trimtab.errors import NotSentError, RequestTimeoutError, ServerUnreachableError, TrimtabError
 from trimtab.model import Message, MessageQueue, Receipt
@@ -150,6 +153,40 @@ def test_with_the_usual_settings_a_hanging_broker_costs_half_of_the_time_and_no_
         assert max(outcome.attempts for outcome, _ in found if isinstance(outcome, Receipt)) == 2
 
     warped(scenario())
+
+
+def test_a_new_broker_that_swallows_connections_gets_a_few_probes_while_it_is_dialled() -> None:
+    async def scenario() -> None:
+        async with Liar(lambda talk, request: talk.stored(request)) as well, swallowing() as dark:
+            well.brokers = {"well": well.address}
+            async with Producer("pg", nameserver=well.address) as producer:
+                for _ in range(10):
+                    await producer.send(Message("T", b"x"))
+                well.brokers = {"dark": dark, "well": well.address}
+                await producer._session.refresh_route("T")
+                found = [await timed(producer.send(Message("T", b"x")))]
+                found += await asyncio.gather(*(timed(producer.send(Message("T", b"x"))) for _ in range(500)))
+        receipts = [outcome for outcome, _ in found if isinstance(outcome, Receipt)]
+        assert len(receipts) == 501
+        assert 1 <= sum(receipt.attempts > 1 for receipt in receipts) <= PROBES_MAX + 5
+
+    warped(scenario())
+
+
+@asynccontextmanager
+async def swallowing() -> AsyncIterator[str]:
+    """An address where connections are begun and never made: nobody takes them, and no more may wait."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            with suppress(BlockingIOError):
+                one.connect(listening.getsockname())
+        await asyncio.sleep(0.1)
+        yield "{}:{}".format(*listening.getsockname())
 
 
 def test_the_only_broker_has_all_of_the_time() -> None:
