@@ -44,8 +44,8 @@ class Timeouts:
     send_s: float = 3.0
     """A send with all of its tries."""
     attempt_s: float | None = None
-    """One try of a send. If none is given, a try that another broker could follow has half of the time that is left, any other all of it.
-    A try that is given up may have been stored all the same."""
+    """One try of a send. If none is given, a try that another broker could follow has half of the time that is left if its broker is silent,
+    any other all of it. A try that is given up may have been stored all the same."""
     close_s: float = 5.0
     silent_s: float = 10.0
     """A connection on which requests time out while nothing has come for so long is given up as half open."""

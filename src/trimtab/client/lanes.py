@@ -7,7 +7,9 @@ cannot be part of a batch (delayed, compressed, half of a transaction, for a ret
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -17,6 +19,8 @@ from trimtab.model import Message, MessageQueue, Receipt
 from trimtab.wire.batch import BatchEntry
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.send_frames import SendFrames
+
+EXTENSION_S_MIN = 0.1
 
 Outcome: TypeAlias = list[Receipt] | Receipt | Exception
 """What became of a parcel: a receipt, for an explicit batch one for each message, or an error."""
@@ -43,6 +47,8 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     """The messages of an explicit batch."""
     deadline: float = 0.0
     """In the loop's time; a parcel that has not left by then never leaves."""
+    deadline_last: float = 0.0
+    """The end of the send: until then a try may go on, beyond its own deadline, while its broker answers others."""
     may_go_elsewhere: bool = False
     """Whether another broker could take it: then it does not wait for one that is being dialled again."""
     why: str = ""
@@ -115,6 +121,15 @@ class Lane:
         if self.is_in_order:
             return self.waiting[0].deadline
         return min([parcel.deadline for parcel in self.waiting])
+
+
+def extend(lane: Lane, load: Iterable[Parcel], now: float) -> None:
+    """The broker is alive: tries that would be given up now have half of the time that is left, on board and behind."""
+    for parcel in chain(load, lane.waiting):
+        if parcel.deadline <= now < parcel.deadline_last:
+            left_s = parcel.deadline_last - now
+            parcel.deadline = now + left_s / 2 if left_s > EXTENSION_S_MIN else parcel.deadline_last
+            lane.is_in_order = False
 
 
 def overdue(lane: Lane, now: float) -> list[Parcel]:

@@ -1,8 +1,8 @@
 """One delivery: room for it, a route, a queue, tries within the time, and the outcome.
 
 Everything that a producer sends goes through `Delivery.of`. How much may wait is bounded in messages and in bytes; one more waits for
-room, in its turn. A try that failed goes to another broker if the failure is of that kind and time is left; a try that hangs has half of
-the time that is left, so that there is time for another. After a failure that an old route may be the cause of, the route is asked for anew.
+room, in its turn. A try that failed goes to another broker if the failure is of that kind and time is left; a try whose broker is silent
+has half of the time that is left, so that there is time for another. After a failure that an old route may be the cause of, the route is asked for anew.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class Delivery:
                 parcel.why = choice.why
                 is_last = parcel.attempts >= tries_max
                 parcel.may_go_elsewhere = not is_last and route.has_several_brokers
-                parcel.deadline = self._attempt_deadline(deadline, parcel)
+                parcel.deadline, parcel.deadline_last = self._times(deadline, parcel)
                 answer: asyncio.Future[Outcome] = loop.create_future()
                 parcel.answer = answer
                 self._lanes.join(route, choice.queue, parcel, is_alone=room.messages == 1)
@@ -124,14 +124,15 @@ class Delivery:
         finally:
             room.give_back(size)
 
-    def _attempt_deadline(self, deadline: float, parcel: Parcel) -> float:
-        """A try that another broker could follow may take half of the time that is left, unless the settings say how long."""
+    def _times(self, deadline: float, parcel: Parcel) -> tuple[float, float]:
+        """By when a try is given up if its broker is silent, and in any case."""
         attempt_s = self._timeouts.attempt_s
         if attempt_s is not None:
-            return min(deadline, self._loop.time() + attempt_s)
+            own = min(deadline, self._loop.time() + attempt_s)
+            return own, own
         if parcel.may_go_elsewhere:
-            return (self._loop.time() + deadline) / 2
-        return deadline
+            return (self._loop.time() + deadline) / 2, deadline
+        return deadline, deadline
 
     # --- routes -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Literal
 
 from trimtab.balance.pick import Policy
-from trimtab.client.lanes import Lane, Parcel, next_load, overdue, receipts_of
+from trimtab.client.lanes import Lane, Parcel, extend, next_load, overdue, receipts_of
 from trimtab.client.producer_places import shown
 from trimtab.client.producer_refusals import may_be_tried_again
 from trimtab.client.producer_trips import Trip, waited_in_vain
@@ -308,6 +308,9 @@ class Lanes:
             self._fail_all(load, UnreadableReceiptError(text))
             self._go_on(lane)
             return
+        now = self._loop.time()
+        if lane.earliest_deadline() <= now:
+            extend(lane, (), now)
         for parcel, receipt in zip(
             load, receipts_of(load, lane.shown, status, ids, first_offset), strict=True
         ):

@@ -56,6 +56,8 @@ class PeerConnection(asyncio.Protocol):
         self.address = address
         self.has_answered = False
         """Whether the other side ever sent a whole frame: one that does not is not the server that we look for."""
+        self.heard_at = 0.0
+        """When anything came last, in the loop's time."""
         self._on_request = on_request
         self._on_lost = on_lost
         self._decoder = FrameDecoder()
@@ -240,6 +242,7 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._silent_since = None
+        self.heard_at = self._loop.time()
         try:
             for frame in self._decoder.feed(data):
                 command = decode_command(frame)

@@ -155,6 +155,26 @@ def test_with_the_usual_settings_a_hanging_broker_costs_half_of_the_time_and_no_
     warped(scenario())
 
 
+def test_a_broker_that_is_slow_and_answers_others_is_not_given_up_early() -> None:
+    async def scenario() -> None:
+        slowly = later(2.2)
+        async with Liar(slowly) as one, Liar(slowly) as two:
+            one.brokers = {"one": one.address, "two": two.address}
+            sending = Sending(batching=False)
+            async with Producer("pg", nameserver=one.address, sending=sending) as producer:
+                await producer._delivery.route("T")
+
+                async def one_of_many(number: int) -> tuple[Receipt | TrimtabError, float]:
+                    await asyncio.sleep(0.2 * number)
+                    return await timed(producer.send(Message("T", b"x")))
+
+                found = await asyncio.gather(*(one_of_many(number) for number in range(30)))
+        # Those that left before the first answer cannot know that the brokers live; all others wait.
+        assert [outcome.attempts for outcome, _ in found[12:] if isinstance(outcome, Receipt)] == [1] * 18
+
+    warped(scenario())
+
+
 def test_a_new_broker_that_swallows_connections_gets_a_few_probes_while_it_is_dialled() -> None:
     async def scenario() -> None:
         async with Liar(lambda talk, request: talk.stored(request)) as well, swallowing() as dark:
