@@ -68,7 +68,7 @@ def list_groups(shell: Shell, *, every: bool, long: bool) -> None:
         rows = [row for row in found.groups if is_shown(row.group)]
         if not shell.print_json({"groups": rows, "failures": found.failures}):
             texts = [
-                (row.group, str(row.members), number_text(row.lag), rate_text(row.consumed_per_s))
+                (row.group, number_text(row.members), number_text(row.lag), rate_text(row.consumed_per_s))
                 for row in rows
             ]
             print_table(("GROUP", "MEMBERS", "LAG", "RATE"), texts, right=("MEMBERS", "LAG", "RATE"))

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 from trimtab.cli.moments import number_text, rate_text, span_text
 
 if TYPE_CHECKING:
+    from trimtab.cli.group_events import Event
     from trimtab.client.admin.diagnosis import Look
-    from trimtab.client.admin.rows import HeldQueue, QueueProgress
+    from trimtab.client.admin.rows import GroupMembers, HeldQueue, QueueProgress
     from trimtab.model import MessageQueue
 
     Holders = dict[MessageQueue, list[tuple[str, HeldQueue]]]
@@ -29,10 +30,8 @@ QUEUE_RIGHT = ("QUEUE", "OFFSET", "LAG", "LAG-TIME", "RATE", "ETA")
 
 def queue_rows(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
     """A row for each queue of the group, with stable names; what cannot be known is None."""
-    from trimtab.client.admin.diagnosis import holders_of
-
-    holders = holders_of(after.states)
-    earlier = {} if before is None else _places(before, holders_of(before.states))
+    holders = after.holders
+    earlier = {} if before is None else _places(before, before.holders)
     later = _places(after, holders)
     span_s = 0.0 if before is None else (after.now_ms - before.now_ms) / 1000
     ends = {} if before is None else {row.queue: row.max_offset for row in before.progress.queues}
@@ -64,10 +63,8 @@ def queue_rows(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
 
 def rows_with_held(before: "Look | None", after: "Look") -> list[dict[str, Any]]:
     """As `queue_rows`, and also queues that somebody holds and nobody has committed an offset of yet."""
-    from trimtab.client.admin.diagnosis import holders_of
-
     known = {row.queue for row in after.progress.queues}
-    held = holders_of(after.states)
+    held = after.holders
     rows = queue_rows(before, after)
     rows += [_held_only(queue, by) for queue, by in held.items() if queue not in known]
     return sorted(rows, key=lambda row: (row["topic"], row["broker"], row["queue_id"]))
@@ -128,12 +125,24 @@ def topic_lags(look: "Look") -> list[dict[str, Any]]:
 
 def holder_table(look: "Look") -> "dict[MessageQueue, tuple[str, ...]]":
     """Who holds which queue."""
-    from trimtab.client.admin.diagnosis import holders_of
+    return {queue: tuple(sorted(client_id for client_id, _ in held)) for queue, held in look.holders.items()}
 
-    return {
-        queue: tuple(sorted(client_id for client_id, _ in held))
-        for queue, held in holders_of(look.states).items()
-    }
+
+def is_whole(members: "GroupMembers", look: "Look") -> bool:
+    """Whether everybody answered. Who did not answer did not leave: nothing is told from a look that lacks an answer."""
+    return not (members.failures or look.states.failures)
+
+
+def changes_between(before: "tuple[GroupMembers, Look]", after: "tuple[GroupMembers, Look]") -> "list[Event]":
+    """What is different between two whole looks."""
+    from trimtab.cli.group_events import events_between
+
+    return events_between(
+        after[0].group,
+        after[1].now_ms,
+        (frozenset(before[0].client_ids), frozenset(after[0].client_ids)),
+        (holder_table(before[1]), holder_table(after[1])),
+    )
 
 
 def _places(look: "Look", holders: "Holders") -> "dict[MessageQueue, int]":

@@ -78,10 +78,9 @@ def simulate(
 def shared_now(name: str, members: "GroupMembers", look: "Look") -> "Shared":
     """The state to start from; queues of retries are shared like all others."""
     from trimtab.balance.order import sorted_queues
-    from trimtab.client.admin.diagnosis import holders_of
     from trimtab.client.admin.simulation import Shared
 
-    held = {queue: who[0][0] for queue, who in holders_of(look.states).items() if len(who) == 1}
+    held = {queue: who[0][0] for queue, who in look.holders.items() if len(who) == 1}
     lags = {row.queue: max(0, row.lag) for row in look.progress.queues}
     return Shared(
         group=name,

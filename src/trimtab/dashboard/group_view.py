@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trimtab.balance.metrics import max_mean
-from trimtab.cli.group_rows import queue_rows
-from trimtab.client.admin.diagnosis import Facts, diagnose, holders_of, strategy_of
+from trimtab.cli.group_rows import rows_with_held
+from trimtab.client.admin.diagnosis import Facts, diagnose, strategy_of
 from trimtab.client.admin.rows import GroupMembers, HeldQueue
 from trimtab.dashboard.answers import Group, MemberBrief, Point, QueueLine
 from trimtab.dashboard.timeline import FLIGHT
@@ -21,19 +21,22 @@ MODE = "trimtab.mode"
 Holders = Mapping[MessageQueue, Sequence[tuple[str, HeldQueue]]]
 
 
-def group_view(
-    facts: Facts, since: Mapping[tuple[str, str], int], lag_history: Sequence[Point] = ()
-) -> Group:
-    """Everything about a group but its past."""
+def queue_lines(facts: Facts, since: Mapping[tuple[str, str], int]) -> tuple[QueueLine, ...]:
+    """Every queue of a group: those with an offset, and those that somebody holds and nobody has committed yet."""
     look = facts.after
-    holders = holders_of(look.states)
-    rows = queue_rows(facts.before if facts.before is not look else None, look)
-    queues = tuple(_with_holder(msgspec.convert(row, QueueLine), holders, since) for row in rows)
+    holders = look.holders
+    rows = rows_with_held(facts.before if facts.before is not look else None, look)
+    return tuple(_with_holder(msgspec.convert(row, QueueLine), holders, since) for row in rows)
+
+
+def group_view(facts: Facts, queues: tuple[QueueLine, ...], lag_history: Sequence[Point] = ()) -> Group:
+    """Everything about a group but its past. It has the first of the queues, and the figures of all."""
+    look = facts.after
     own = [line for line in queues if not line.topic.startswith(RETRY_PREFIX)]
     is_broadcast = any(view.message_model == "BROADCASTING" for view in facts.members.views)
     members = _members(facts, queues)
     known = [member for member in members if member.queues is not None]
-    spans = [line.eta_ms for line in queues if line.lag > 0]
+    spans = [line.eta_ms for line in queues if line.lag]
     rates = [line.per_s for line in queues if line.per_s is not None]
     return Group(
         group=facts.group,
@@ -73,7 +76,7 @@ def _members(facts: Facts, queues: Sequence[QueueLine]) -> tuple[MemberBrief, ..
     lags: Counter[str] = Counter()
     for line in queues:
         for holder in line.holders:
-            lags[holder] += line.lag
+            lags[holder] += line.lag or 0
             if not line.topic.startswith(RETRY_PREFIX):
                 counts[holder] += 1
     states = {state.client_id: state for state in facts.after.states.members}

@@ -1,94 +1,32 @@
 """The diagnosis as a function: facts in, findings out. The same faults with real members are in tests/interop and tests/unit/cli."""
 
-import msgspec
 import pytest
 
+from tests.unit.client.group_facts import (
+    BOTH,
+    HEALTHY,
+    NOW,
+    facts,
+    held,
+    look,
+    member,
+    replace,
+    route,
+    state,
+    view,
+)
 from trimtab.client.admin.diagnosis import Facts, Finding, Look, diagnose, strategy_of
 from trimtab.client.admin.rows import (
     BrokerFailure,
-    BrokerPlace,
-    BrokerView,
-    GroupMembers,
     GroupOnBroker,
     GroupProgress,
     GroupSettings,
-    HeldQueue,
-    Member,
-    MemberState,
-    MemberStates,
     QueueProgress,
     RouteOfNameserver,
     Subscription,
-    TopicOnBroker,
     TopicPace,
     TopicRoute,
 )
-
-NOW = 1_800_000_000_000
-STAR = (Subscription(topic="t", expression="*"),)
-replace = msgspec.structs.replace
-
-
-def held(queue_id: int, broker: str = "a", **changes: object) -> HeldQueue:
-    row = HeldQueue(
-        topic="t", broker=broker, queue_id=queue_id, committed=0, cached=0, cached_mib=0, locked=False, dropped=False,
-        last_pull_ms=NOW, last_consume_ms=NOW, last_lock_ms=None,
-    )  # fmt: skip
-    return replace(row, **changes)
-
-
-def state(client_id: str, *queues: HeldQueue, **changes: object) -> MemberState:
-    row = MemberState(client_id=client_id, properties={}, subscriptions=STAR, queues=queues, pace=())
-    return replace(row, **changes)
-
-
-def member(client_id: str, address: str = "", language: str = "JAVA") -> Member:
-    return Member(client_id=client_id, address=address or f"{client_id}:1", language=language, version=399)
-
-
-def view(broker: str, *members: Member, model: str = "CLUSTERING") -> BrokerView:
-    return BrokerView(
-        broker=broker, members=members, subscriptions=STAR, consume_type="CONSUME_PASSIVELY", message_model=model,
-        consume_from="CONSUME_FROM_LAST_OFFSET",
-    )  # fmt: skip
-
-
-def route(read: int = 2, write: int = 2, perm: str = "rw") -> TopicRoute:
-    queues = TopicOnBroker(broker="a", read_queues=read, write_queues=write, perm=perm)  # type: ignore[arg-type]
-    return TopicRoute(
-        topic="t", queues=(queues,), brokers=(BrokerPlace(broker="a", cluster="C", addresses={0: "h:1"}),)
-    )
-
-
-def look(*states: MemberState, offsets: tuple[int, ...] = (5, 5), ends: tuple[int, ...] = (5, 5)) -> Look:
-    rows = [
-        QueueProgress(topic="t", broker="a", queue_id=number, offset=offset, max_offset=end)
-        for number, (offset, end) in enumerate(zip(offsets, ends, strict=True))
-    ]
-    return Look(
-        now_ms=NOW,
-        states=MemberStates(group="g", members=states),
-        progress=GroupProgress(group="g", queues=tuple(rows)),
-    )
-
-
-def facts(after: Look, *views: BrokerView, before: Look | None = None, **changes: object) -> Facts:
-    settings = GroupOnBroker(
-        broker="a", enabled=True, broadcast_enabled=True, retry_queues=1, retries_max=16, notify_members=True
-    )
-    row = Facts(
-        group="g",
-        settings=GroupSettings(group="g", brokers=(settings,)),
-        members=GroupMembers(group="g", views=views),
-        routes={"t": (RouteOfNameserver(nameserver="n:1", route=route()),)},
-        before=before or after,
-        after=after,
-    )
-    return replace(row, **changes)
-
-
-HEALTHY = look(state("c-1", held(0)), state("c-2", held(1)))
-BOTH = view("a", member("c-1"), member("c-2"))
 
 
 def found(given: Facts) -> dict[str, Finding]:
@@ -244,3 +182,23 @@ def test_the_worst_comes_first() -> None:
         view("a", member("c-1"), member("c-2", language="CPP")),
     )
     assert [finding.severity for finding in diagnose(given)] == ["broken", "note"]
+
+
+def test_locks_are_judged_by_the_members_own_clock_and_in_both_looks() -> None:
+    ordered = {"PROP_CONSUMEORDERLY": "true"}
+
+    def seen(off_ms: int, age_ms: int) -> Look:
+        row = held(
+            0,
+            locked=True,
+            last_lock_ms=NOW + off_ms - age_ms,
+            last_pull_ms=NOW + off_ms,
+            last_consume_ms=None,
+        )
+        return look(state("c-1", row, properties=ordered), state("c-2", held(1)))
+
+    for off_ms in (-3_600_000, 3_600_000):
+        assert "expired-locks" not in found(facts(seen(off_ms, 5_000), BOTH))
+        assert "expired-locks" in found(facts(seen(off_ms, 31_000), BOTH))
+    late = facts(seen(0, 31_000), BOTH, before=seen(0, 29_000))
+    assert "expired-locks" not in found(late)

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.unit.client.test_admin_diagnosis import BOTH, NOW, facts, found, held, look, state
+from tests.unit.client.group_facts import BOTH, NOW, facts, held, look, state
+from tests.unit.client.test_admin_diagnosis import found
 from trimtab.balance.recorder import Event, Flight, Kind
 from trimtab.client.admin.flights import changes_of, flight_of, rebalances_in
 from trimtab.client.admin.simulation import Shared, Wanted, queues_after, simulate

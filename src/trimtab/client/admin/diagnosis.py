@@ -6,7 +6,7 @@ both looks show is said.
 """
 
 from trimtab.client.admin import diagnosis_leases, diagnosis_members, diagnosis_queues
-from trimtab.client.admin.diagnosis_facts import Facts, Finding, Look, Severity, holders_of
+from trimtab.client.admin.diagnosis_facts import Facts, Finding, Look, Severity
 from trimtab.client.admin.diagnosis_members import strategy_of
 
 STUCK_MS = 60_000
@@ -21,4 +21,4 @@ def diagnose(facts: Facts, *, stuck_ms: int = STUCK_MS) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
 
 
-__all__ = ["Facts", "Finding", "Look", "diagnose", "holders_of", "strategy_of"]
+__all__ = ["Facts", "Finding", "Look", "diagnose", "strategy_of"]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Literal
 
 from trimtab.client.admin.rows import (
@@ -17,6 +18,7 @@ from trimtab.client.admin.rows import (
 from trimtab.model import MessageQueue
 
 Severity = Literal["broken", "warning", "note"]
+Holders = dict[MessageQueue, list[tuple[str, HeldQueue]]]
 
 NAMED_MAX = 5
 """Queues that one line names; the rest is counted."""
@@ -31,12 +33,22 @@ class Finding(Row, frozen=True):
     advice: str
 
 
-class Look(Row, frozen=True):
+class Look(Row, frozen=True, dict=True):
     """What members and offsets were like at one time."""
 
     now_ms: int
     states: MemberStates
     progress: GroupProgress
+
+    @cached_property
+    def holders(self) -> Holders:
+        """Each queue that somebody holds, and who. Many ask, and there may be thousands of queues: it is made once."""
+        held: Holders = defaultdict(list)
+        for state in self.states.members:
+            for row in state.queues:
+                if not row.dropped:
+                    held[row.queue].append((state.client_id, row))
+        return dict(held)
 
 
 class Facts(Row, frozen=True):
@@ -49,16 +61,6 @@ class Facts(Row, frozen=True):
     """Topic to what each name server says of it."""
     before: Look
     after: Look
-
-
-def holders_of(states: MemberStates) -> dict[MessageQueue, list[tuple[str, HeldQueue]]]:
-    """Each queue that somebody holds, and who."""
-    held: dict[MessageQueue, list[tuple[str, HeldQueue]]] = defaultdict(list)
-    for state in states.members:
-        for row in state.queues:
-            if not row.dropped:
-                held[row.queue].append((state.client_id, row))
-    return held
 
 
 def is_broadcast(facts: Facts) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from trimtab.client.admin.diagnosis_facts import (
     Facts,
     Finding,
-    holders_of,
     in_order,
     is_broadcast,
     readable,
@@ -15,7 +14,7 @@ from trimtab.client.admin.diagnosis_facts import (
     some,
 )
 from trimtab.client.admin.flights import mode_of
-from trimtab.client.admin.rows import HeldQueue, TopicRoute
+from trimtab.client.admin.rows import HeldQueue, MemberState, TopicRoute
 from trimtab.wire.resources import RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ HOT_LAG_MIN = 1_000
 def _unheld(facts: Facts) -> Iterator[Finding]:
     if not facts.after.states.members or is_broadcast(facts):
         return
-    before, after = holders_of(facts.before.states), holders_of(facts.after.states)
+    before, after = facts.before.holders, facts.after.holders
     lag = {row.queue: row.lag for row in facts.after.progress.queues}
     for topic, queues in sorted(readable(facts).items()):
         unheld = [queue for queue in in_order(queues) if queue not in before and queue not in after]
@@ -47,7 +46,7 @@ def _unheld(facts: Facts) -> Iterator[Finding]:
 def _double_held(facts: Facts) -> Iterator[Finding]:
     if is_broadcast(facts):
         return
-    before, after = holders_of(facts.before.states), holders_of(facts.after.states)
+    before, after = facts.before.holders, facts.after.holders
     both = [queue for queue, holders in after.items() if len(holders) > 1 and len(before.get(queue, ())) > 1]
     if both:
         first = in_order(both)[0]
@@ -150,7 +149,7 @@ def stuck(facts: Facts, stuck_ms: int) -> Iterable[Finding]:
     lag = {row.queue: row.lag for row in facts.after.progress.queues}
     offsets = {row.queue: row.offset for row in facts.after.progress.queues}
     stuck: dict[str, list[tuple[MessageQueue, HeldQueue]]] = defaultdict(list)
-    for queue, holders in holders_of(facts.after.states).items():
+    for queue, holders in facts.after.holders.items():
         for client_id, row in holders:
             idle_ms = now_ms - max(row.last_consume_ms or 0, 0)
             waits = lag.get(queue, 0) > 0 and offsets.get(queue) == before.get(queue)
@@ -169,22 +168,37 @@ def stuck(facts: Facts, stuck_ms: int) -> Iterable[Finding]:
 
 
 def _expired_locks(facts: Facts) -> Iterator[Finding]:
-    now_ms = facts.after.now_ms
+    earlier = {state.client_id: set(_without_lock(state)) for state in facts.before.states.members}
     for state in facts.after.states.members:
-        if state.properties.get("PROP_CONSUMEORDERLY", "").lower() != "true" or mode_of(state) == "leased":
-            continue
-        expired = [
-            row
-            for row in state.queues
-            if not row.dropped and (not row.locked or now_ms - (row.last_lock_ms or 0) > LOCK_TRUST_MS)
-        ]
+        expired = [queue for queue in _without_lock(state) if queue in earlier.get(state.client_id, ())]
         if expired:
             yield Finding(
                 cause="expired-locks",
                 severity="broken",
-                evidence=f"{state.client_id} consumes in order and has no valid lock on {some(str(row.queue) for row in expired)}",
+                evidence=f"{state.client_id} consumes in order and has no valid lock on {some(map(str, expired))}",
                 advice="it cannot consume them: another member may still hold the lock (it lasts 60 s), or the broker is not reached",
             )
+
+
+def _without_lock(state: MemberState) -> "list[MessageQueue]":
+    """Queues that are consumed in order and whose lock the member itself would not believe in.
+
+    Its times are of its own clock, which may be off: they are compared with the newest of them, not with our time.
+    """
+    if state.properties.get("PROP_CONSUMEORDERLY", "").lower() != "true" or mode_of(state) == "leased":
+        return []
+    times = [
+        at_ms
+        for row in state.queues
+        for at_ms in (row.last_pull_ms, row.last_consume_ms, row.last_lock_ms)
+        if at_ms is not None
+    ]
+    its_now_ms = max(times, default=0)
+    return [
+        row.queue
+        for row in state.queues
+        if not row.dropped and (not row.locked or its_now_ms - (row.last_lock_ms or 0) > LOCK_TRUST_MS)
+    ]
 
 
 def _failing(facts: Facts) -> Iterator[Finding]:

@@ -208,9 +208,12 @@ class GroupLine(Row, frozen=True):
     """A group at a glance."""
 
     group: str
-    members: int
+    members: int | None
+    """None: no broker that answered sees one, and not all answered."""
     lag: int
     consumed_per_s: float
+    same_ids: tuple[str, ...] = ()
+    """Client ids that a broker sees more than once."""
 
 
 class GroupLines(Row, frozen=True):
