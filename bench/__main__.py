@@ -19,6 +19,8 @@ MODULES = (
     "sim",
     "drain",
     "spark",
+    "cli_scale",
+    "dashboard",
 )
 
 

@@ -21,14 +21,15 @@ from selenium.webdriver.support.wait import WebDriverWait
 import trimtab
 from trimtab.broker.settings import BrokerSettings
 from trimtab.client.push_settings import Consuming
-from trimtab.dashboard.poller import Pace
 from trimtab.dashboard.serving import DashboardPlan, Running, running
 from trimtab.dashboard.tokens import Role
+from trimtab.model import MessageQueue
 from trimtab.settings import Timeouts
 from trimtab.testing import AsyncCluster, Cluster
 
 HERE = Path(__file__).parent
 WAIT_S = 60.0
+QUEUES = 4
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
@@ -69,8 +70,8 @@ class World:
         self.admin = await enter(
             trimtab.Admin(nameserver=self.cluster.nameserver, timeouts=Timeouts(request_s=30.0))
         )
-        await self.admin.create_topic("orders", queues=4)
-        plan = DashboardPlan(port=0, pace=Pace(overview_s=0.5, group_s=0.25))
+        await self.admin.create_topic("orders", queues=QUEUES)
+        plan = DashboardPlan(port=0)  # at the pace that people get
         self.dashboard = await enter(running(self.admin, plan))
 
     async def _handle(self, message: trimtab.Received) -> None:
@@ -91,6 +92,23 @@ class World:
 
     def leave(self, name: str) -> None:
         self.run(self.members.pop(name).close())
+
+    async def _holders(self) -> set[str]:
+        states = await self.admin.member_states("billing")
+        held = [row.queue for state in states.members for row in state.queues if not row.dropped]
+        owners = {state.client_id for state in states.members if any(not row.dropped for row in state.queues)}
+        return owners if len(held) == len(set(held)) and self._has_all(held) else set()
+
+    def _has_all(self, held: list[MessageQueue]) -> bool:
+        return sum(queue.topic == "orders" for queue in held) == len(self.cluster.brokers) * QUEUES
+
+    def holders(self) -> set[str]:
+        """Who holds queues, by the members' own word; nobody, while a queue has none or two."""
+        return self.run(self._holders())
+
+    def looks(self) -> int:
+        """How often the dashboard has looked at the group."""
+        return self.dashboard.poller.group("billing").looks
 
     async def _send(self, bodies: tuple[bytes, ...], fields: dict[str, Any]) -> list[trimtab.Receipt]:
         timeouts = Timeouts(send_s=30.0)

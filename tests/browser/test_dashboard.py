@@ -10,6 +10,9 @@ from selenium.webdriver.common.keys import Keys
 from tests.browser.conftest import Page, World
 from trimtab.dashboard.tokens import Role
 
+LOOKS_MAX = 3
+"""A change is in the first look that begins after it, and a look a second is the usual pace: one is under way, one sees it, and the next may
+come while the browser draws. On a machine with time to spare that is two seconds; looks can be counted on any."""
 FETCH = """
 const [path, done] = [arguments[0], arguments[arguments.length - 1]];
 fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"}).then((answer) => done(answer.status));
@@ -33,13 +36,19 @@ def test_members_come_and_go_while_the_page_is_open(world: World, browser: Page)
     browser.until(lambda: set(browser.held()) == {"c-1"}, "one member holds all queues")
     browser.driver.execute_script("window.isTheSamePage = true")
     world.join("c-2")
+    browser.until(lambda: world.holders() == {"c-1", "c-2"}, "the members have shared out")
+    shared_at = world.looks()
     browser.until(lambda: set(browser.held()) == {"c-1", "c-2"}, "both hold something, and each queue one")
+    assert world.looks() - shared_at <= LOOKS_MAX
     assert browser.text("#member-count") == "2"
     assert browser.text("#double-held") == "0"
     browser.until(lambda: "passed" in browser.text("#findings"), "nothing is found to be wrong")
     browser.picture("group")
     world.leave("c-2")
+    browser.until(lambda: world.holders() == {"c-1"}, "one member has taken all queues")
+    left_at = world.looks()
     browser.until(lambda: set(browser.held()) == {"c-1"}, "one member holds all queues again")
+    assert world.looks() - left_at <= LOOKS_MAX
     assert browser.driver.execute_script("return window.isTheSamePage")
     assert browser.text("#link") == "live"
 

@@ -39,7 +39,7 @@ class GroupBrief(Answer, frozen=True):
     """A group at a glance; `needs` says why somebody should look."""
 
     group: str
-    members: int
+    members: int | None
     lag: int
     consumed_per_s: float
     needs: str | None = None
@@ -87,9 +87,10 @@ class QueueLine(Answer, frozen=True):
     """How long ago the holder renewed its lease."""
     since_ms: int | None
     """Since when the holder has it, where that was recorded."""
-    offset: int
-    max_offset: int
-    lag: int
+    offset: int | None
+    """None, as the three after it: held, and nothing was committed yet."""
+    max_offset: int | None
+    lag: int | None
     lag_ms: int | None
     per_s: float | None
     eta_ms: int | None

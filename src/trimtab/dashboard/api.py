@@ -13,7 +13,7 @@ from starlette.routing import Route
 from trimtab.client.admin.reach import NoSuchGroupError, NoSuchTopicError, is_unreachable
 from trimtab.dashboard import answers, wishes
 from trimtab.dashboard.desk import Desk
-from trimtab.dashboard.poller import BusyError
+from trimtab.dashboard.subject import BusyError
 from trimtab.errors import NoMessageError, SettingsError, TopicNotFoundError, TrimtabError
 
 PREFIX = "/api/v1"

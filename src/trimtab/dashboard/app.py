@@ -26,8 +26,8 @@ from trimtab.dashboard.drawing import FOLDER
 from trimtab.dashboard.guard import COOKIE, Door, Guard
 from trimtab.dashboard.openapi import openapi
 from trimtab.dashboard.pages import form_of, page, page_routes
-from trimtab.dashboard.poller import Subject
 from trimtab.dashboard.sessions import SESSION_MS
+from trimtab.dashboard.subject import Subject
 from trimtab.errors import TrimtabError
 
 QUIET_S = 15.0

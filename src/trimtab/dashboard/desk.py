@@ -1,11 +1,13 @@
 """Where every question of pages and programs is answered: from what the poller saw, or by asking brokers now."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from trimtab.client.admin.reach import NoSuchGroupError
 from trimtab.dashboard import answers, wishes
 from trimtab.dashboard.actions import Actions
-from trimtab.dashboard.poller import GroupSight, Poller
+from trimtab.dashboard.group_watch import GroupSight
+from trimtab.dashboard.poller import Poller
 from trimtab.dashboard.simulate import Simulations, scenario_names
 from trimtab.dashboard.timeline import scrub
 from trimtab.dashboard.what_if import what_if
@@ -53,9 +55,12 @@ class Desk:
 
     async def what_if(self, wish: wishes.WhatIfWish) -> answers.WhatIf:
         """How queues would be shared."""
-        group = await self.group(wish.name)
+        sight = await self.sight(wish.name)
         leave = [name.strip() for name in wish.leave.split(",") if name.strip()]
-        return what_if(group, join=wish.join, leave=leave, strategy=wish.strategy)
+        # Thousands of queues take seconds with some strategies; pages go on meanwhile.
+        return await asyncio.to_thread(
+            what_if, sight.group, sight.lines, join=wish.join, leave=leave, strategy=wish.strategy
+        )
 
     async def scenarios(self) -> answers.Scenarios:
         """What can be simulated."""

@@ -22,6 +22,8 @@ FILE_BYTES_MAX = 128 * 1024 * 1024
 PAGE_BYTES = 4096
 SAME_FIGURE_MS = 60_000
 PRUNE_EVERY = 1_000
+LOCKED_S_MAX = 1.0
+"""How long another program that has the file is waited for; what is to be kept then is left out."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS figures (name TEXT NOT NULL, at_ms INTEGER NOT NULL, value REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS figures_by_name ON figures (name, at_ms);
@@ -39,22 +41,30 @@ class History:
     """See the module's own words. Without a path it is in memory, and gone when this ends."""
 
     def __init__(
-        self, path: Path | None, *, figures_max: int = FIGURES_MAX, moments_max: int = MOMENTS_MAX
+        self,
+        path: Path | None,
+        *,
+        figures_max: int = FIGURES_MAX,
+        moments_max: int = MOMENTS_MAX,
+        locked_s_max: float = LOCKED_S_MAX,
     ) -> None:
         self._lock = threading.Lock()
         self._figures_max = figures_max
         self._moments_max = moments_max
         self._last: dict[str, Point] = {}
         self._added = 0
-        self._is_full = False
+        self._is_stopped = False
         try:
-            self._db = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
+            self._db = sqlite3.connect(
+                ":memory:" if path is None else path, check_same_thread=False, timeout=locked_s_max
+            )
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(
                 "PRAGMA synchronous=NORMAL"
             )  # a power cut may cost the last seconds, not the file
             self._db.execute(f"PRAGMA max_page_count={FILE_BYTES_MAX // PAGE_BYTES}")
             self._db.executescript(_TABLES)
+            self._prune()  # those that ran before may each have ended before it was time to
         except sqlite3.Error as error:
             raise HistoryError(f"{path} cannot be used: {error}; move it away to begin a new one") from error
 
@@ -109,25 +119,25 @@ class History:
             if self._added >= PRUNE_EVERY:
                 self._added = 0
                 self._prune()
-            self._is_full = False
-        except sqlite3.OperationalError as error:  # a full disk, or the file's own limit
-            if not self._is_full:
-                logger.warning("the history is not written: %s; it goes on when there is room", error)
-            self._is_full = True
-            self._prune(half=True)
+            self._is_stopped = False
+        except sqlite3.OperationalError as error:
+            if not self._is_stopped:
+                logger.warning("the history is not written: %s; it goes on when that is over", error)
+            self._is_stopped = True
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:  # the disk, or the file's own limit
+                self._prune(half=True)
 
     def _prune(self, *, half: bool = False) -> None:
+        """Rows are numbered as they come and go from the oldest on, so their numbers say how many there are."""
         for table, most in (("figures", self._figures_max), ("moments", self._moments_max)):
-            (count,) = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - our own names
+            first, last = self._db.execute(f"SELECT min(rowid), max(rowid) FROM {table}").fetchone()  # noqa: S608 - our own names
+            count = 0 if first is None else last - first + 1
             keep = min(most, count // 2) if half else most
             if count > keep:
                 try:
                     with self._db:
-                        self._db.execute(
-                            f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT ?)",  # noqa: S608
-                            (count - keep,),
-                        )
+                        self._db.execute(f"DELETE FROM {table} WHERE rowid <= ?", (last - keep,))  # noqa: S608
                 except sqlite3.OperationalError:
-                    return  # no room even for that; the next time
+                    return  # no room even for that, or somebody has the file; the next time
         if len(self._last) > self._figures_max:
             self._last.clear()

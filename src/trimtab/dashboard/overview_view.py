@@ -1,7 +1,8 @@
 """The cluster at a glance. PURE."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from trimtab.client.admin.diagnosis import Finding
 from trimtab.client.admin.rows import BrokerFailure, BrokerStates, ClusterView, GroupLine, GroupLines, Names
 from trimtab.dashboard.answers import BrokerBrief, GroupBrief, Overview, Point
 
@@ -11,6 +12,8 @@ SYSTEM_GROUPS = {
     "TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONSAPI_OWNER",
     "CID_ONSAPI_PERMISSION", "CID_ONSAPI_PULL", "CID_ONS-HTTP-PROXY", "CID_SYS_RMQ_TRANS", "CLIENT_INNER_PRODUCER",
 }  # fmt: skip
+Watched = Mapping[str, Sequence[Finding]]
+"""Group to what `group doctor` finds."""
 
 
 def overview_view(
@@ -20,9 +23,13 @@ def overview_view(
     lines: GroupLines,
     topics: Names,
     lag_history: Sequence[Point] = (),
+    watched: Watched | None = None,
 ) -> Overview:
-    """Groups that need somebody come first."""
-    groups = [_group(line) for line in lines.groups if line.group not in SYSTEM_GROUPS]
+    """Groups that need somebody come first. What is found wrong with groups that pages are open on is known without asking."""
+    findings = watched or {}
+    groups = [
+        _group(line, findings.get(line.group, ())) for line in lines.groups if line.group not in SYSTEM_GROUPS
+    ]
     groups.sort(key=lambda one: (one.needs is None, -one.lag, one.group))
     brokers = [
         BrokerBrief(
@@ -58,9 +65,14 @@ def failure_texts(failures: Sequence[BrokerFailure]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{one.broker}: {one.error}" for one in failures))
 
 
-def _group(line: GroupLine) -> GroupBrief:
+def _group(line: GroupLine, findings: Sequence[Finding]) -> GroupBrief:
+    broken = [one for one in findings if one.severity == "broken"]
     needs = None
-    if line.lag > 0 and line.members == 0:
+    if line.same_ids:
+        needs = f"client id {line.same_ids[0]} is connected more than once: messages come twice"
+    elif broken:
+        needs = f"{broken[0].cause}: {broken[0].evidence}"
+    elif line.lag > 0 and line.members == 0:
         needs = f"{line.lag:,} wait and no member is connected"
     elif line.lag > 0 and line.consumed_per_s == 0:
         needs = f"{line.lag:,} wait and nothing was consumed in the last minute"

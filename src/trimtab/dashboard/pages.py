@@ -5,22 +5,25 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from trimtab.dashboard import wishes
+from trimtab.dashboard.answers import Overview
 from trimtab.dashboard.api import query_of, status_of
 from trimtab.dashboard.desk import Desk
 from trimtab.dashboard.drawing import render
+from trimtab.dashboard.group_watch import GroupSight
 from trimtab.dashboard.tokens import Role
 from trimtab.dashboard.what_if import STRATEGIES
 from trimtab.errors import SettingsError, TrimtabError
 
 FIELDS_MAX = 2_000
-LIVE = {"overview.html": "overview_live.html", "group.html": "group_live.html"}
-"""Pages with a part that changes while they are open."""
+TOPICS_MAX = 200
+"""Topics that a form suggests."""
 View = Callable[[Request], Awaitable[Response]]
 
 
@@ -62,11 +65,10 @@ def _shown(view: View) -> View:
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """A page, or only the part of it that changes, if that is asked for."""
+    """A page, for whoever asks."""
     session = getattr(request.state, "session", None)
-    only_live = template in LIVE and request.query_params.get("part") == "live"
     text = render(
-        LIVE[template] if only_live else template,
+        template,
         path=request.url.path,
         role=getattr(request.state, "role", None),
         is_operator=getattr(request.state, "role", None) == Role.OPERATOR,
@@ -102,16 +104,29 @@ def _first(form: Mapping[str, list[str]], name: str) -> str:
     return form.get(name, [""])[0]
 
 
+def _live(request: Request) -> bool:
+    """Whether only the part is wanted that changes while a page is open."""
+    return request.query_params.get("part") == "live"
+
+
+def _overview_part(overview: Overview, error: TrimtabError | None) -> str:
+    return render("overview_live.html", overview=overview, error=error)
+
+
+def _group_part(sight: GroupSight, error: TrimtabError | None) -> str:
+    return render("group_live.html", group=sight.group, timeline=sight.timeline, error=error)
+
+
 class Pages:
-    """See the module's own words."""
+    """See the module's own words. The part that changes is the same for everybody, so it is drawn once a look."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def overview(self, request: Request) -> Response:
         """The cluster at a glance."""
-        found = await self._desk.overview()
-        return page(request, "overview.html", overview=found, error=self._desk.poller.overview.error)
+        part = await self._desk.poller.overview.drawn(_overview_part)
+        return HTMLResponse(part) if _live(request) else page(request, "overview.html", part=Markup(part))  # noqa: S704 - drawn by us
 
     async def topics(self, request: Request) -> Response:
         """All topics."""
@@ -123,11 +138,15 @@ class Pages:
         asked = query_of(request)
         name = msgspec.convert(asked.get("name"), wishes.Name)
         sight = await self._desk.sight(name)
+        part = await self._desk.poller.group(name).drawn(_group_part)
+        if _live(request):
+            return HTMLResponse(part)
         values: dict[str, Any] = {
             "group": sight.group,
             "timeline": sight.timeline,
+            "part": Markup(part),  # noqa: S704 - drawn by us, and everything in it is escaped
+            "topics": list(dict.fromkeys(line.topic for line in sight.lines))[:TOPICS_MAX],
             "strategies": STRATEGIES,
-            "error": self._desk.poller.group(name).error,
             "what_if": None,
             "scrubbed": None,
             "asked": asked,

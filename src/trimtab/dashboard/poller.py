@@ -1,133 +1,31 @@
 """The one that asks brokers. However many pages are open, each subject is asked once in its time, and all pages get that.
 
 A subject is the overview, or a group that somebody looks at. It has a task of its own, so that a group whose members hang delays no other.
-A look that took long is followed by a pause that is as long: brokers are never asked more than half of the time.
+Who is in a group is a question for each group: an overview asks it of those that wait for something and of a few others in turn, and
+knows the rest from before. While nobody is there only lags are asked for, seldom, for the history.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from trimtab.dashboard.answers import Group, Moment, Overview, Timeline
-from trimtab.dashboard.group_watch import GroupWatch
+from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names
+from trimtab.dashboard.answers import Overview
+from trimtab.dashboard.group_watch import GroupSight, GroupWatch
 from trimtab.dashboard.history import History
-from trimtab.dashboard.overview_view import overview_view
-from trimtab.errors import TrimtabError
+from trimtab.dashboard.overview_view import SYSTEM_GROUPS, Watched, overview_view
+from trimtab.dashboard.subject import BusyError, Pace, Subject
 from trimtab.io.clock import Clock
 
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
 
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
 GROUPS_MAX = 64
 """Groups that are looked at in one time; the one that nobody asked for the longest goes first."""
 LISTENERS_MAX = 500
-IDLE_S = 60.0
-FIRST_LOOK_S_MAX = 30.0
+MEMBERS_ASKED_MAX = 100
+"""Groups whose members are asked for in one look at the cluster, but for the first."""
 SHOWN_HISTORY_MS = 6 * 3_600_000
 TOTAL_LAG = "lag"
-
-
-class BusyError(TrimtabError):
-    """The dashboard does as much as it may already."""
-
-    retriable = True
-
-
-class LookFailedError(TrimtabError):
-    """A mistake of our own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often brokers are asked."""
-
-    overview_s: float = 3.0
-    group_s: float = 1.0
-
-
-class Subject(Generic[T]):
-    """Something that is looked at again and again."""
-
-    def __init__(self, look: Callable[[], Awaitable[T]], every_s: float, clock: Clock) -> None:
-        self._look = look
-        self._every_s = every_s
-        self._clock = clock
-        self._listeners: set[asyncio.Event] = set()
-        self._looked = asyncio.Event()
-        self.value: T | None = None
-        self.error: TrimtabError | None = None
-        self.looks = 0
-        self.asked_ms = clock.monotonic_ms()
-        self.task = asyncio.create_task(self._run())
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether a page listens."""
-        return bool(self._listeners)
-
-    async def now(self) -> T:
-        """What was seen last; waits for the first look. Raises if nothing was ever seen."""
-        self.asked_ms = self._clock.monotonic_ms()
-        try:
-            async with asyncio.timeout(FIRST_LOOK_S_MAX):
-                await self._looked.wait()
-        except TimeoutError:
-            raise BusyError("the first look takes long; come again in a moment") from None
-        if self.value is None:
-            assert self.error is not None
-            raise self.error
-        return self.value
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[asyncio.Event]:
-        """An event that is set whenever there is something new; whoever waits clears it."""
-        event = asyncio.Event()
-        self._listeners.add(event)
-        try:
-            yield event
-        finally:
-            self._listeners.discard(event)
-            self.asked_ms = self._clock.monotonic_ms()
-
-    @property
-    def listeners(self) -> int:
-        """How many pages listen."""
-        return len(self._listeners)
-
-    async def _run(self) -> None:
-        while True:
-            began_ms = self._clock.monotonic_ms()
-            try:
-                self.value = await self._look()
-                self.error = None
-            except TrimtabError as error:
-                self.error = error
-            except Exception:
-                logger.exception("a look failed; the next one comes in its time")
-                self.error = LookFailedError(
-                    "the dashboard made a mistake while it looked; its log says more"
-                )
-            self.looks += 1
-            self._looked.set()
-            for event in self._listeners:
-                event.set()
-            took_s = (self._clock.monotonic_ms() - began_ms) / 1000
-            await asyncio.sleep(max(self._every_s - took_s, took_s, 0.05))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSight:
-    """A group as it was seen last."""
-
-    group: Group
-    timeline: Timeline
-    moments: tuple[Moment, ...]
 
 
 class Poller:
@@ -141,10 +39,18 @@ class Poller:
         self._overview: Subject[Overview] | None = None
         self._groups: dict[str, Subject[GroupSight]] = {}
         self._sweeping: asyncio.Task[None] | None = None
+        self._lines: dict[str, GroupLine] = {}
+        self._next_asked = 0
 
     async def start(self) -> None:
         """Begins to look at the cluster."""
-        self._overview = Subject(self._look_at_cluster, self._pace.overview_s, self._clock)
+        self._overview = Subject(
+            self._look_at_cluster,
+            self._pace.overview_s,
+            self._clock,
+            pace=self._pace,
+            rest=self._keep_lags,
+        )
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
@@ -168,11 +74,7 @@ class Poller:
         if subject is None:
             self._make_room()
             watch = GroupWatch(self._admin, name, self._clock, self._history)
-
-            async def look() -> GroupSight:
-                return GroupSight(*await watch.look())
-
-            subject = self._groups[name] = Subject(look, self._pace.group_s, self._clock)
+            subject = self._groups[name] = Subject(watch.look, self._pace.group_s, self._clock)
         return subject
 
     async def forget(self, name: str) -> None:
@@ -202,8 +104,8 @@ class Poller:
     async def _sweep(self) -> None:
         """Groups that nobody looks at any more are left alone."""
         while True:
-            await asyncio.sleep(IDLE_S / 4)
-            border_ms = self._clock.monotonic_ms() - int(IDLE_S * 1000)
+            await asyncio.sleep(self._pace.idle_s / 4)
+            border_ms = self._clock.monotonic_ms() - int(self._pace.idle_s * 1000)
             for name, subject in list(self._groups.items()):
                 if not subject.is_watched and subject.asked_ms < border_ms:
                     self._groups.pop(name).task.cancel()
@@ -211,12 +113,42 @@ class Poller:
     async def _look_at_cluster(self) -> Overview:
         admin = self._admin
         cluster, states, lines, topics = await asyncio.gather(
-            admin.cluster(), admin.broker_states(), admin.group_lines(), admin.topics()
+            admin.cluster(), admin.broker_states(), admin.group_lines(self._known()), admin.topics()
         )
+        self._lines = {line.group: line for line in lines.groups}
+        return await asyncio.to_thread(self._overview_of, cluster, states, lines, topics)
+
+    def _known(self) -> dict[str, GroupLine]:
+        """Groups whose members are not asked for this time."""
+        names = sorted(self._lines)
+        start, self._next_asked = self._next_asked, self._next_asked + MEMBERS_ASKED_MAX // 2
+        if self._next_asked >= len(names):
+            self._next_asked = 0
+        waiting = [name for name in names if self._lines[name].lag > 0 or self._lines[name].members is None]
+        asked = {*waiting[: MEMBERS_ASKED_MAX // 2], *names[start : start + MEMBERS_ASKED_MAX // 2]}
+        return {name: self._lines[name] for name in names if name not in asked}
+
+    def _overview_of(
+        self, cluster: ClusterView, states: BrokerStates, lines: GroupLines, topics: Names
+    ) -> Overview:
         at_ms = self._clock.wall_ms()
-        found = overview_view(at_ms, cluster, states, lines, topics)
-        figures = [(f"lag:{one.group}", float(one.lag)) for one in found.groups]
-        figures.append((TOTAL_LAG, float(found.lag)))
-        await asyncio.to_thread(self._history.add_figures, at_ms, figures)
-        points = await asyncio.to_thread(self._history.figures, TOTAL_LAG, at_ms - SHOWN_HISTORY_MS)
-        return overview_view(at_ms, cluster, states, lines, topics, points)
+        self._keep(at_ms, lines)
+        points = self._history.figures(TOTAL_LAG, at_ms - SHOWN_HISTORY_MS)
+        watched: Watched = {
+            name: subject.value.group.findings
+            for name, subject in list(self._groups.items())
+            if subject.value is not None
+        }
+        return overview_view(at_ms, cluster, states, lines, topics, points, watched)
+
+    async def _keep_lags(self) -> None:
+        lines = await self._admin.group_lines(self._lines)
+        await asyncio.to_thread(self._keep, self._clock.wall_ms(), lines)
+
+    def _keep(self, at_ms: int, lines: GroupLines) -> None:
+        """Lags are kept when all brokers told theirs: a part of them looks like a fall."""
+        if lines.failures:
+            return
+        own = [line for line in lines.groups if line.group not in SYSTEM_GROUPS]
+        figures = [(f"lag:{line.group}", float(line.lag)) for line in own]
+        self._history.add_figures(at_ms, [*figures, (TOTAL_LAG, float(sum(line.lag for line in own)))])

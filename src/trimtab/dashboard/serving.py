@@ -1,10 +1,11 @@
 """Listening for browsers, and stopping in good order."""
 
 import asyncio
+import hashlib
 import ipaddress
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,9 @@ from trimtab.dashboard.app import make_app
 from trimtab.dashboard.desk import Desk
 from trimtab.dashboard.guard import Door
 from trimtab.dashboard.history import History
-from trimtab.dashboard.poller import Pace, Poller
+from trimtab.dashboard.poller import Poller
 from trimtab.dashboard.sessions import Sessions
+from trimtab.dashboard.subject import Pace
 from trimtab.dashboard.tokens import Role, load_keyring, new_keyring
 from trimtab.errors import SettingsError
 from trimtab.io.clock import Clock, SystemClock
@@ -26,7 +28,6 @@ from trimtab.io.secrecy import new_secret
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
 
-HISTORY_FILE = "dashboard-history.sqlite"
 STOP_S_MAX = 2
 _UNSPECIFIED = {"0.0.0.0", "::"}  # noqa: S104 - looked for, not listened at
 
@@ -95,7 +96,7 @@ async def running(admin: "Admin", plan: DashboardPlan, clock: Clock | None = Non
     else:
         keyring, tokens = load_keyring(plan.folder, new_secret, anew=plan.new_tokens)
     listening = _listen(plan)
-    history = History(_history_path(plan.folder))
+    history = History(_history_path(plan.folder, admin.nameservers))
     poller = Poller(admin, clock, history, plan.pace)
     try:
         port = listening.getsockname()[1]
@@ -127,10 +128,16 @@ def hosts_of(plan: DashboardPlan, port: int) -> frozenset[str]:
     return frozenset({f"{name}:{port}" for name in names} | {name.lower() for name in plan.allowed_hosts})
 
 
-def _history_path(folder: Path | None) -> Path | None:
+def history_file(nameservers: Iterable[str]) -> str:
+    """Each cluster has a history of its own, known by its name servers, in whichever order they are said."""
+    text = ";".join(sorted(nameservers))
+    return f"dashboard-history-{hashlib.sha256(text.encode()).hexdigest()[:16]}.sqlite"
+
+
+def _history_path(folder: Path | None, nameservers: Iterable[str]) -> Path | None:
     if folder is None:
         return None
-    path = folder / HISTORY_FILE
+    path = folder / history_file(nameservers)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return path
 

@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from trimtab.dashboard.answers import Simulated
-from trimtab.dashboard.poller import BusyError
+from trimtab.dashboard.subject import BusyError
 from trimtab.dashboard.wishes import SimulationWish
 from trimtab.errors import SettingsError
 

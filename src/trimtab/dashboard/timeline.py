@@ -70,7 +70,7 @@ def seen_moments(events: Iterable[SeenEvent]) -> list[Moment]:
 def timeline(
     group: str, moments: Sequence[Moment], flights: Mapping[str, Flight], members: Iterable[str]
 ) -> Timeline:
-    """The newest rebalances. Where a member's own recorder tells of a move, what the dashboard saw of it is left out."""
+    """The newest rebalances. Where the recorder of who took a queue tells of it, what the dashboard saw of that is left out."""
     recorded = {moment.member for moment in moments if moment.source == "recorder"}
     told = [
         moment
@@ -93,8 +93,13 @@ def timeline(
 
 
 def _is_told(moment: Moment, recorded: set[str]) -> bool:
-    names = {*moment.member.split(" + "), *moment.other.split(" + ")} - {"", "nobody"}
-    return bool(names & recorded)
+    """Whoever takes a queue records it, if it records at all; a queue that nobody took was given up by somebody."""
+    after, before = _names(moment.member), _names(moment.other)
+    return (after - before or before - after) <= recorded
+
+
+def _names(text: str) -> set[str]:
+    return set(text.split(" + ")) - {"", "nobody"}
 
 
 def _rebalance(moments: list[Moment]) -> Rebalance:
@@ -141,7 +146,7 @@ def scrub(group: str, queues: Iterable[str], moments: Iterable[Moment], at_ms: i
         known = holders.setdefault(moment.queue, set())
         if moment.source == "seen":
             known.clear()
-            known.update({*moment.member.split(" + ")} - {"nobody"})
+            known.update(_names(moment.member))
         elif moment.kind in _TAKES:
             known.add(moment.member)
         elif moment.kind in _LEAVES:

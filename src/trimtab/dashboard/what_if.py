@@ -6,7 +6,7 @@ from trimtab.balance.metrics import idle, loads, max_mean, moved, moved_min
 from trimtab.balance.order import sorted_names
 from trimtab.balance.strategies import planner_by_name
 from trimtab.client.admin.simulation import handed_over, shared_out
-from trimtab.dashboard.answers import Group, Share, WhatIf
+from trimtab.dashboard.answers import Group, QueueLine, Share, WhatIf
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
 from trimtab.wire.resources import RETRY_PREFIX
@@ -15,16 +15,18 @@ STRATEGIES = ("sticky", "lag", "rendezvous", "AVG", "AVG_BY_CIRCLE", "CONSISTENT
 _CLASSIC = {"AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"}
 
 
-def what_if(group: Group, *, join: int, leave: Sequence[str], strategy: str) -> WhatIf:
-    """From what is held now to what would be."""
+def what_if(
+    group: Group, all_lines: Sequence[QueueLine], *, join: int, leave: Sequence[str], strategy: str
+) -> WhatIf:
+    """From what is held now to what would be. A group shows only the first of very many queues: `all_lines` has them all."""
     if strategy not in STRATEGIES:
         raise SettingsError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
-    lines = [line for line in group.queues if not line.topic.startswith(RETRY_PREFIX)]
+    lines = [line for line in all_lines if not line.topic.startswith(RETRY_PREFIX)]
     queues = tuple(MessageQueue(line.topic, line.broker, line.queue_id) for line in lines)
     now = {
         queue: line.holders[0] for queue, line in zip(queues, lines, strict=True) if len(line.holders) == 1
     }
-    lag = {queue: line.lag for queue, line in zip(queues, lines, strict=True)}
+    lag = {queue: line.lag or 0 for queue, line in zip(queues, lines, strict=True)}
     present = [member.client_id for member in group.members]
     unknown = [name for name in leave if name not in present]
     if unknown:

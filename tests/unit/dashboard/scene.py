@@ -14,8 +14,9 @@ from trimtab.dashboard.app import make_app
 from trimtab.dashboard.desk import Desk
 from trimtab.dashboard.guard import Door
 from trimtab.dashboard.history import History
-from trimtab.dashboard.poller import Pace, Poller
+from trimtab.dashboard.poller import Poller
 from trimtab.dashboard.sessions import Sessions
+from trimtab.dashboard.subject import Pace
 from trimtab.dashboard.tokens import Role, new_keyring
 from trimtab.io.clock import SystemClock
 from trimtab.io.secrecy import new_secret

@@ -97,11 +97,12 @@ def test_no_text_becomes_markup(text: str) -> None:
         "since": text,
     }
     pages: list[tuple[str, dict[str, Any]]] = [
-        ("overview.html", {"overview": hostile(answers.Overview, text), "error": text}),
+        ("overview_live.html", {"overview": hostile(answers.Overview, text), "error": text}),
+        ("group_live.html", {"group": group, "timeline": timeline, "error": text}),
         (
             "group.html",
             {
-                "group": group, "timeline": timeline, "strategies": (text,), "asked": asked, "error": text,
+                "group": group, "timeline": timeline, "strategies": (text,), "asked": asked, "part": text, "topics": (text,),
                 "what_if": hostile(answers.WhatIf, text), "scrubbed": hostile(answers.Scrubbed, text),
             },
         ),

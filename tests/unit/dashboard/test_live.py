@@ -20,8 +20,9 @@ import trimtab
 from tests.unit.dashboard.scene import WAIT_S, Scene, eventually, play
 from trimtab.cli.main import main
 from trimtab.dashboard.app import changes
-from trimtab.dashboard.poller import LISTENERS_MAX, BusyError, LookFailedError, Pace, Subject
+from trimtab.dashboard.poller import LISTENERS_MAX, MEMBERS_ASKED_MAX
 from trimtab.dashboard.serving import DashboardPlan, running
+from trimtab.dashboard.subject import BusyError, LookFailedError, Pace, Subject
 from trimtab.dashboard.tokens import Role
 from trimtab.io.clock import SystemClock
 from trimtab.settings import Timeouts
@@ -98,6 +99,93 @@ def test_a_mistake_while_looking_ends_no_page() -> None:
         subject.task.cancel()
 
     asyncio.run(run())
+
+
+def test_while_nobody_is_there_it_rests_and_whoever_comes_gets_a_fresh_look() -> None:
+    async def run() -> None:
+        looks, rests = 0, 0
+        rested = asyncio.Event()
+
+        async def look() -> int:
+            nonlocal looks
+            looks += 1
+            return looks
+
+        async def rest() -> None:
+            nonlocal rests
+            rests += 1
+            if rests == 3:
+                rested.set()
+
+        subject = Subject(look, 0.0, SystemClock(), pace=Pace(idle_s=0.0, rest_s=0.0), rest=rest)
+        assert await subject.now() == 1
+        await asyncio.wait_for(rested.wait(), WAIT_S)
+        assert looks == 1
+        assert await subject.now() == 2
+        async with subject.listening() as changed:
+            while looks < 5:
+                await asyncio.wait_for(changed.wait(), WAIT_S)
+                changed.clear()
+        subject.task.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_look_is_drawn_once_for_all_pages() -> None:
+    async def run() -> None:
+        looking = asyncio.Event()
+
+        async def look() -> int:
+            if looking.is_set():
+                await asyncio.Event().wait()
+            looking.set()
+            return 7
+
+        drawings: list[int] = []
+
+        def draw(value: int, _error: object) -> str:
+            drawings.append(value)
+            return str(value)
+
+        subject = Subject(look, 0.0, SystemClock())
+        texts = await asyncio.gather(*(subject.drawn(draw) for _ in range(50)))
+        assert (set(texts), drawings) == ({"7"}, [7])
+        subject.task.cancel()
+
+    asyncio.run(run())
+
+
+def test_members_of_groups_are_asked_for_in_turn() -> None:
+    async def story(one: Scene) -> None:
+        await one.admin.create_topic("orders", queues=1)
+        names = [f"group-{number:03}" for number in range(2 * MEMBERS_ASKED_MAX)]
+        await asyncio.gather(*(one.admin.create_group(name) for name in names))
+        asked: Counter[int] = Counter()
+        one.cluster.intercept(
+            RequestCode.GET_CONSUMER_CONNECTION_LIST, lambda command: asked.update([command.code])
+        )
+        subject = one.poller.overview
+
+        async def looked(times: int) -> None:
+            until = subject.looks + times
+            async with subject.listening() as changed:
+                while subject.looks < until:
+                    await asyncio.wait_for(changed.wait(), WAIT_S)
+                    changed.clear()
+
+        await looked(2)  # now all are known
+        asked.clear()
+        await looked(3)
+        assert asked.total() <= 4 * MEMBERS_ASKED_MAX / 2
+        async with one.consumer("c-1", subscribe={"orders": "*"}), one.browser(Role.VIEWER) as browser:
+
+            async def is_seen() -> bool:
+                groups = (await browser.get("/api/v1/overview")).json()["groups"]
+                return {row["group"]: row["members"] for row in groups}.get("billing") == 1
+
+            await eventually(is_seen, "a member that came is counted when its group's turn comes")
+
+    play(story)
 
 
 def test_a_hung_broker_delays_no_page_and_is_named() -> None:

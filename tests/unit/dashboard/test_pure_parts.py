@@ -1,15 +1,23 @@
 """What is shown, from facts that are given."""
 
+import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tests.unit.client import group_facts
 from trimtab.balance.recorder import Event, Flight
+from trimtab.client.admin.diagnosis import Finding
+from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names
 from trimtab.dashboard.answers import Group, MemberBrief, Moment, Point, QueueLine
 from trimtab.dashboard.bodies import hex_dump
 from trimtab.dashboard.charts import bar, line_chart
 from trimtab.dashboard.drawing import share_text, short, skew_text
+from trimtab.dashboard.group_view import group_view, queue_lines
 from trimtab.dashboard.history import History, HistoryError
+from trimtab.dashboard.overview_view import overview_view
+from trimtab.dashboard.serving import history_file
 from trimtab.dashboard.timeline import held_since, moments_of, scrub, timeline
 from trimtab.dashboard.what_if import STRATEGIES, what_if
 from trimtab.errors import SettingsError
@@ -36,7 +44,8 @@ def even(names: list[str], queues: int = 8) -> dict[int, str]:
 
 
 def test_one_more_member_moves_the_fewest_queues() -> None:
-    found = what_if(group(["m1", "m2"], even(["m1", "m2"])), join=1, leave=(), strategy="sticky")
+    one = group(["m1", "m2"], even(["m1", "m2"]))
+    found = what_if(one, one.queues, join=1, leave=(), strategy="sticky")
     assert found.settled
     assert sorted(share.queues_then for share in found.shares) == [2, 3, 3]
     assert (found.moved, found.moved_min) == (2, 2)
@@ -45,7 +54,8 @@ def test_one_more_member_moves_the_fewest_queues() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_gives_every_queue_to_one_member(strategy: str) -> None:
-    found = what_if(group(["m1", "m2"], even(["m1", "m2"])), join=2, leave=["m1"], strategy=strategy)
+    one = group(["m1", "m2"], even(["m1", "m2"]))
+    found = what_if(one, one.queues, join=2, leave=["m1"], strategy=strategy)
     assert sum(share.queues_then for share in found.shares) == 8
     assert {share.member for share in found.shares if share.queues_then} <= {"m2", "new-1", "new-2"}
     assert found.settled
@@ -59,7 +69,7 @@ def test_a_what_if_that_cannot_be_says_so() -> None:
         {"join": 0, "leave": (), "strategy": "x"},
     ):
         with pytest.raises(SettingsError):
-            what_if(one, **options)  # type: ignore[arg-type]
+            what_if(one, one.queues, **options)  # type: ignore[arg-type]
 
 
 QUEUE = MessageQueue("orders", "a", 0)
@@ -150,3 +160,92 @@ def test_small_forms() -> None:
         "-",
         "1.50",
     )
+
+
+def test_moves_between_members_of_two_kinds_are_told() -> None:
+    """A queue that went from a member with a recorder to one without is in no recorder as taken."""
+    recorded = moments_of("ours", [Event(at_ms=1_000, kind="acquired", queue=QUEUE)])
+
+    def seen(after: str, before: str) -> tuple[str, ...]:
+        one = Moment(at_ms=9_000, source="seen", kind="moved", member=after, queue=str(QUEUE), other=before)
+        told = timeline("g", [*recorded, one], {}, ["ours", "java"])
+        return tuple(moment.member for moment in told.rebalances[-1].moments if moment.kind == "moved")
+
+    assert seen("java", "ours") == ("java",)
+    assert seen("java + ours", "ours") == ("java + ours",)
+    assert seen("nobody", "java") == ("nobody",)
+    assert seen("ours", "java") == ()
+    assert seen("nobody", "ours") == ()
+
+
+def test_what_if_counts_queues_that_are_not_shown() -> None:
+    all_lines = group(["m1", "m2"], even(["m1", "m2"])).queues
+    shown = msgspec.structs.replace(group(["m1", "m2"], even(["m1", "m2"])), queues=all_lines[:3])
+    found = what_if(shown, all_lines, join=0, leave=(), strategy="sticky")
+    assert sum(share.queues_then for share in found.shares) == len(all_lines)
+    assert found.moved == 0
+
+
+def test_a_held_queue_without_an_offset_is_shown() -> None:
+    look = group_facts.look(
+        group_facts.state("c-1", group_facts.held(0), group_facts.held(1)), offsets=(5,), ends=(9,)
+    )
+    facts = group_facts.facts(look, group_facts.view("a", group_facts.member("c-1")))
+    lines = queue_lines(facts, {})
+    assert [(line.queue_id, line.holders, line.lag) for line in lines] == [
+        (0, ("c-1",), 4),
+        (1, ("c-1",), None),
+    ]
+    shown = group_view(facts, lines)
+    assert (shown.queue_count, shown.unheld, shown.lag) == (2, 0, 4)
+    assert [(one.queues, one.lag) for one in shown.members] == [(2, 4)]
+
+
+def test_each_cluster_has_a_history_of_its_own() -> None:
+    assert history_file(["a:1", "b:1"]) == history_file(["b:1", "a:1"])
+    assert history_file(["a:1"]) != history_file(["b:1"])
+
+
+def test_a_history_that_somebody_else_has_locked_loses_nothing(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite", locked_s_max=0.01)
+    for number in range(10):
+        history.add_figures(number, [("lag", float(number))])
+    other = sqlite3.connect(tmp_path / "h.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    history.add_figures(100, [("lag", 100.0)])
+    other.execute("ROLLBACK")
+    other.close()
+    history.add_figures(101, [("lag", 101.0)])
+    assert [point.value for point in history.figures("lag", 0)] == [*map(float, range(10)), 101.0]
+    history.close()
+
+
+def test_a_history_that_is_too_long_is_cut_when_it_is_opened(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite")
+    for number in range(50):
+        history.add_figures(number, [("lag", float(number))])
+    history.close()
+    again = History(tmp_path / "h.sqlite", figures_max=20)
+    assert [point.value for point in again.figures("lag", 0)] == [float(number) for number in range(30, 50)]
+    again.close()
+
+
+def test_the_overview_says_what_is_wrong_with_groups() -> None:
+    lines = (
+        GroupLine(group="fine", members=2, lag=0, consumed_per_s=1.0),
+        GroupLine(group="same", members=1, lag=0, consumed_per_s=1.0, same_ids=("c-1",)),
+        GroupLine(group="alone", members=0, lag=7, consumed_per_s=0.0),
+        GroupLine(group="unknown", members=None, lag=7, consumed_per_s=1.0),
+        GroupLine(group="watched", members=2, lag=0, consumed_per_s=1.0),
+    )
+    broken = Finding(cause="double-held-queues", severity="broken", evidence="t@a:0 held by two", advice="")
+    note = Finding(cause="x", severity="note", evidence="", advice="")
+    found = overview_view(
+        0, ClusterView(brokers=()), BrokerStates(brokers=()), GroupLines(groups=lines), Names(names=()),
+        watched={"watched": (note, broken), "fine": (note,)},
+    )  # fmt: skip
+    needs = {one.group: one.needs or "" for one in found.groups}
+    assert (needs["fine"], needs["unknown"]) == ("", "")
+    assert "client id c-1 is connected more than once" in needs["same"]
+    assert "no member is connected" in needs["alone"]
+    assert needs["watched"].startswith("double-held-queues: t@a:0")

@@ -317,6 +317,7 @@ def test_it_does_not_listen_to_others_in_clear() -> None:
 def test_nothing_secret_is_logged_and_mistakes_do_not_leak(caplog: pytest.LogCaptureFixture) -> None:
     async def story(one: Scene) -> None:
         one.desk.overview = None  # type: ignore[assignment,method-assign]  # a mistake of ours
+        one.desk.poller.overview.drawn = None  # type: ignore[assignment,method-assign]
         async with one.browser() as browser:
             await browser.post("/sign-in", data={"token": "canary-wrong-token\nforged line"})
             await browser.post("/sign-in", data={"token": TOKENS[Role.OPERATOR]})
