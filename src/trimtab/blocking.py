@@ -96,6 +96,7 @@ class Admin(Face[_admin.Admin]):
     set_white_addresses = waits(_admin.Admin.set_white_addresses)
     resend = waits(_admin.Admin.resend)
     replay_dead_letter = waits(_admin.Admin.replay_dead_letter)
+    dead_letter_groups = waits(_admin.Admin.dead_letter_groups)
     read_anyway = waits(_admin.Admin.read_anyway)
 
 

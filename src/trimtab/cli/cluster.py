@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.moments import rate_text, span_text
-from trimtab.cli.printing import print_facts, print_table
+from trimtab.cli.printing import print_facts, print_table, say
 from trimtab.cli.shell import NOT_SO, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
@@ -117,9 +117,9 @@ def health(shell: Shell) -> None:
         }
     ):
         for complaint in complaints:
-            click.echo(complaint)
+            say(complaint)
         if not complaints and not states.failures:
-            click.echo(f"healthy: {len(states.brokers)} broker(s) answer")
+            say(f"healthy: {len(states.brokers)} broker(s) answer")
     shell.finish(states.failures, NOT_SO if complaints else 0)
 
 

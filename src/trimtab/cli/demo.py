@@ -212,6 +212,11 @@ def _judge(counts: "list[GroupCounts]", archived: int | None) -> None:
     from trimtab.errors import TrimtabError
 
     broken = [f"{count.lost} messages were lost in {count.mode} mode" for count in counts if count.lost]
+    broken += [
+        f"{count.twice_planned} messages came twice in leased mode although no member crashed"
+        for count in counts
+        if count.mode == "leased" and count.twice_planned
+    ]
     sent = sum(count.sent for count in counts)
     if archived is not None and archived < sent:
         broken.append(f"the archive has {archived} of {sent} messages")

@@ -1,16 +1,20 @@
 """`trimtab dlq`: dead letters, what nobody could handle."""
 
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from trimtab.cli.message_form import envelope
 from trimtab.cli.moments import number_text, time_text
-from trimtab.cli.printing import print_table
+from trimtab.cli.printing import print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from trimtab.client.admin import Admin
     from trimtab.client.admin.rows import FoundMessage, ResentMessage
 
@@ -33,36 +37,33 @@ Examples:
 @remote
 def list_letters(shell: Shell) -> None:
     """List the groups that have dead letters."""
-
-    async def fetch(admin: "Admin") -> tuple[list[dict[str, Any]], list[Any]]:
-        topics = [name for name in (await admin.topics()).names if name.startswith(PREFIX)]
-        rows: list[dict[str, Any]] = []
-        failures: list[Any] = []
-        for topic in topics:
-            found = await admin.topic_queues(topic)
-            failures += found.failures
-            rows.append(
-                {
-                    "group": topic.removeprefix(PREFIX),
-                    "messages": sum(row.max_offset - row.min_offset for row in found.queues),
-                    "newest_ms": max((row.newest_ms for row in found.queues if row.newest_ms), default=None),
-                }
-            )
-        return rows, failures
-
-    rows, failures = shell.ask(fetch)
-    if not shell.print_json({"groups": rows, "failures": failures}):
-        texts = [(row["group"], number_text(row["messages"]), time_text(row["newest_ms"])) for row in rows]
+    found = shell.ask(lambda admin: admin.dead_letter_groups())
+    if not shell.print_json(found):
+        texts = [(row.group, number_text(row.messages), time_text(row.newest_ms)) for row in found.groups]
         print_table(("GROUP", "MESSAGES", "NEWEST"), texts, right=("MESSAGES",))
-    shell.finish({failure.broker: failure for failure in failures}.values())
+    shell.finish(found.failures)
 
 
-async def letters_of(admin: "Admin", group: str, count: int | None) -> "list[FoundMessage]":
-    """The dead letters of a group, oldest first."""
+async def letters_in(admin: "Admin", group: str) -> "AsyncGenerator[FoundMessage]":
+    """The dead letters of a group, queue by queue, each from its oldest on, to where the queues end now. Only a few are in memory."""
+    for row in (await admin.topic_queues(PREFIX + group)).queues:
+        offset = row.min_offset
+        while offset < row.max_offset:
+            read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
+            for message in read.messages:
+                if message.queue_offset < row.max_offset:
+                    yield message
+            if read.next_offset <= offset:
+                break
+            offset = read.next_offset
+
+
+async def letters_of(admin: "Admin", group: str, count: int) -> "list[FoundMessage]":
+    """The oldest dead letters of a group."""
     found: list[FoundMessage] = []
     for row in (await admin.topic_queues(PREFIX + group)).queues:
         offset, taken = row.min_offset, 0
-        while offset < row.max_offset and (count is None or taken < count):
+        while offset < row.max_offset and taken < count:
             read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
             found += read.messages
             taken += len(read.messages)
@@ -70,7 +71,7 @@ async def letters_of(admin: "Admin", group: str, count: int | None) -> "list[Fou
                 break
             offset = read.next_offset
     found.sort(key=lambda message: message.store_timestamp)
-    return found if count is None else found[:count]
+    return found[:count]
 
 
 @dlq.command(
@@ -126,34 +127,50 @@ The letters stay where they are: a second replay sends them once more."""
 def replay(
     shell: Shell, name: str, ids: tuple[str, ...], *, to_origin: bool, yes: bool, dry_run: bool
 ) -> None:
-    """Let the group try its dead letters again."""
+    """Let the group try its dead letters again. They are read and sent a few at a time, however many there are."""
+    waiting = shell.ask(lambda admin: admin.topic_queues(PREFIX + name))
+    there = sum(row.max_offset - row.min_offset for row in waiting.queues)
+    where = "the topics they came from, for every group" if to_origin else f"group {name}"
+    if not dry_run:
+        what = f"{len(ids)} dead letter(s)" if ids else f"{there:,} dead letter(s)"
+        shell.confirm(f"Send {what} again, to {where}?", yes=yes)
+    plan = _Replay(group=name, ids=frozenset(ids), to_origin=to_origin, dry_run=dry_run)
+    letters, sent = shell.ask(lambda admin: _replay(shell, admin, plan, there))
+    if not letters:
+        raise NotSoError(f"group {name!r} has no such dead letters")
+    if not shell.print_json({"group": name, "to": where, "letters": letters, "sent": sent}):
+        say("nothing was sent: --dry-run" if dry_run else f"{len(sent):,} dead letter(s) sent to {where}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replay:
+    group: str
+    ids: frozenset[str]
+    to_origin: bool
+    dry_run: bool
+
+    def wants(self, message: "FoundMessage") -> bool:
+        return not self.ids or bool({message.message_id, message.offset_message_id} & self.ids)
+
+
+async def _replay(
+    shell: Shell, admin: "Admin", plan: _Replay, there: int
+) -> "tuple[list[str], list[ResentMessage]]":
     from trimtab.cli.progress import progress_bar
     from trimtab.client.admin.letters import origin_of
 
-    letters = shell.ask(lambda admin: letters_of(admin, name, None))
-    if ids:
-        letters = [one for one in letters if one.message_id in ids or one.offset_message_id in ids]
-    if not letters:
-        raise NotSoError(f"group {name!r} has no such dead letters")
-    where = ", ".join(sorted({origin_of(one) for one in letters})) if to_origin else f"group {name}"
-    if not dry_run:
-        shell.confirm(f"Send {len(letters)} dead letter(s) again, to {where}?", yes=yes)
-
-    async def send(admin: "Admin") -> "list[ResentMessage]":
-        sent = []
-        with progress_bar("replay", len(letters), is_quiet=shell.as_json) as advance:
-            for one in letters:
-                again = admin.resend(one) if to_origin else admin.replay_dead_letter(name, one)
-                sent.append(await again)
+    letters: list[str] = []
+    sent: list[ResentMessage] = []
+    with progress_bar("replay", there, is_quiet=shell.as_json) as advance:
+        async with aclosing(letters_in(admin, plan.group)) as found:
+            async for one in found:
                 advance(1)
-        return sent
-
-    sent = [] if dry_run else shell.ask(send)
-    if not shell.print_json(
-        {"group": name, "to": where, "letters": [one.message_id for one in letters], "sent": sent}
-    ):
-        for one in letters:
-            click.echo(f"{one.message_id}  {origin_of(one)}  {len(one.body)} bytes")
-        click.echo(
-            "nothing was sent: --dry-run" if dry_run else f"{len(sent)} dead letter(s) sent to {where}"
-        )
+                if not plan.wants(one):
+                    continue
+                if not plan.dry_run:
+                    again = admin.resend(one) if plan.to_origin else admin.replay_dead_letter(plan.group, one)
+                    sent.append(await again)
+                letters.append(one.message_id)
+                if not shell.as_json:
+                    say(f"{one.message_id}  {origin_of(one)}  {len(one.body)} bytes")
+    return letters, sent

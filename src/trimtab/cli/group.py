@@ -12,7 +12,7 @@ from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_texts, rows_
 from trimtab.cli.group_simulate import simulate
 from trimtab.cli.group_watch import watch
 from trimtab.cli.moments import number_text, rate_text, span_text
-from trimtab.cli.printing import print_facts, print_table
+from trimtab.cli.printing import print_facts, print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
@@ -78,7 +78,7 @@ def list_groups(shell: Shell, *, every: bool, long: bool) -> None:
     names = [name for name in listed.names if is_shown(name)]
     if not shell.print_json({"groups": [{"group": name} for name in names], "failures": listed.failures}):
         for name in names:
-            click.echo(name)
+            say(name)
     shell.finish(listed.failures)
 
 
@@ -149,10 +149,10 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
                 ("Lag", number_text(document["lag"])),
             ]
         )
-        click.echo()
+        say()
         print_table(QUEUE_TITLES, [queue_texts(row, after.now_ms) for row in rows], right=QUEUE_RIGHT)
         for failure in after.states.failures:
-            click.echo(f"{failure.broker} does not say what it holds: {failure.error}", err=True)
+            say(f"{failure.broker} does not say what it holds: {failure.error}", err=True)
     shell.finish(_once(failures))
 
 
@@ -233,7 +233,7 @@ def members(shell: Shell, name: str, stacks: str | None) -> None:
     if stacks is not None:
         state = shell.ask(lambda admin: admin.member_state(name, stacks, jstack=True))
         if not shell.print_json({"client_id": stacks, "stacks": state.jstack}):
-            click.echo(state.jstack or "it gives none")
+            say(state.jstack or "it gives none")
         return
 
     async def fetch(admin: "Admin") -> "tuple[GroupSettings, GroupMembers, MemberStates]":
@@ -244,7 +244,7 @@ def members(shell: Shell, name: str, stacks: str | None) -> None:
     rows = _member_rows(found, states)
     if not shell.print_json({"group": name, "members": rows, "failures": found.failures}):
         if not rows:
-            click.echo(f"group {name} has no members connected")
+            say(f"group {name} has no members connected")
         else:
             texts = [
                 (
@@ -325,4 +325,4 @@ def delete(shell: Shell, name: str, *, yes: bool, dry_run: bool) -> None:
     if not shell.print_json(
         {"group": name, "queues": len(progress.queues), "lag": progress.lag, "deleted": not dry_run}
     ):
-        click.echo(f"{what}\nnothing was changed: --dry-run" if dry_run else f"group {name} is deleted")
+        say(f"{what}\nnothing was changed: --dry-run" if dry_run else f"group {name} is deleted")

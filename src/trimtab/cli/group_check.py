@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from trimtab.cli.printing import print_json
-from trimtab.cli.shell import NOT_SO, UNREACHABLE, Shell, exit_code_of, remote
-from trimtab.errors import TrimtabError
+from trimtab.cli.printing import print_json, say
+from trimtab.cli.shell import NOT_SO, Shell, remote
+from trimtab.cli.visible import visible
+from trimtab.errors import SettingsError, TrimtabError
 
 if TYPE_CHECKING:
     from trimtab.client.admin.rows import GroupProgress
@@ -48,28 +49,25 @@ def check(
 ) -> None:
     """Compare a group's lag with limits; the exit code says how it is."""
     form = "json" if shell.as_json else form
-    if lag_warn is not None and lag_critical is not None and lag_warn > lag_critical:
-        raise click.UsageError(f"--lag-warn {lag_warn} is above --lag-critical {lag_critical}")
     try:
+        if lag_warn is not None and lag_critical is not None and lag_warn > lag_critical:
+            raise SettingsError(f"--lag-warn {lag_warn} is above --lag-critical {lag_critical}")
         progress = shell.ask(lambda admin: admin.progress(name, topic))
     except TrimtabError as error:
         if form != "nagios":
             raise
-        click.echo(f"UNKNOWN - {error}")
-        raise SystemExit(
-            NAGIOS_UNKNOWN if exit_code_of(error) == UNREACHABLE else NAGIOS["critical"]
-        ) from error
+        say(f"UNKNOWN - {visible(str(error))}")
+        raise SystemExit(NAGIOS_UNKNOWN) from error
     level = level_of(progress.lag, lag_warn, lag_critical)
     if form == "json":
         print_json({"group": name, "lag": progress.lag, "level": level, "failures": progress.failures})
     elif form == "nagios":
-        click.echo(nagios_text(progress, level, lag_warn, lag_critical))
+        say(nagios_text(progress, level, lag_warn, lag_critical))
+        raise SystemExit(nagios_code(progress, level))
     elif form == "prometheus":
-        click.echo(prometheus_text(progress), nl=False)
+        say(prometheus_text(progress).removesuffix("\n"))
     else:
-        click.echo(f"{level}: {progress.lag:,} message(s) wait for group {name}")
-    if form == "nagios":
-        raise SystemExit(NAGIOS[level] if not progress.failures else max(NAGIOS[level], NAGIOS_UNKNOWN))
+        say(f"{level}: {progress.lag:,} message(s) wait for group {name}")
     shell.finish(progress.failures, 0 if level == "ok" else NOT_SO)
 
 
@@ -80,9 +78,17 @@ def level_of(lag: int, warn: int | None, critical: int | None) -> Level:
     return "warning" if warn is not None and lag > warn else "ok"
 
 
+def nagios_code(progress: "GroupProgress", level: Level) -> int:
+    """Brokers that did not answer could only make it worse: critical it is in any case, anything less is not known."""
+    return NAGIOS_UNKNOWN if progress.failures and level != "critical" else NAGIOS[level]
+
+
 def nagios_text(progress: "GroupProgress", level: Level, warn: int | None, critical: int | None) -> str:
     """A plugin's line, with the figure after the bar."""
     limits = f"{'' if warn is None else warn};{'' if critical is None else critical}"
+    if nagios_code(progress, level) == NAGIOS_UNKNOWN:
+        silent = ", ".join(dict.fromkeys(one.broker for one in progress.failures))
+        return f"UNKNOWN - at least {progress.lag} messages wait for group {progress.group}; {silent} did not answer"
     return f"{level.upper()} - {progress.lag} messages wait for group {progress.group} | lag={progress.lag};{limits};0"
 
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.moments import parse_duration_ms
+from trimtab.cli.printing import say
 from trimtab.cli.shell import NOT_SO, Shell, remote
+from trimtab.cli.visible import visible
 
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
@@ -60,13 +62,12 @@ def doctor(shell: Shell, name: str, sample_s: float, stuck_after: str) -> None:
         {"group": name, "healthy": not findings, "findings": findings, "failures": failures}
     ):
         for finding in findings:
-            click.echo(
-                f"{click.style(finding.severity, fg=COLOURS[finding.severity])} {finding.cause}: {finding.evidence}"
-            )
-            click.echo(f"  do: {finding.advice}")
+            severity = click.style(finding.severity, fg=COLOURS[finding.severity])
+            click.echo(f"{severity} {finding.cause}: {visible(finding.evidence)}")
+            say(f"  do: {finding.advice}")
         if not findings:
             members = len(facts.members.client_ids)
-            click.echo(
+            say(
                 f"group {name}: nothing is wrong ({members} member(s), {facts.after.progress.lag:,} message(s) wait)"
             )
     broken = any(finding.severity == "broken" for finding in findings)

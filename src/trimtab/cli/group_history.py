@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trimtab.cli.moments import span_text, time_text
-from trimtab.cli.printing import print_json, print_table, warn
+from trimtab.cli.printing import print_json, print_table, say, warn
 from trimtab.cli.shell import NotSoError, Shell, remote
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def _from_members(shell: Shell, name: str, last: int, *, every: bool) -> None:
     }  # fmt: skip
     if not shell.print_json(document):
         if not flights:
-            click.echo(
+            say(
                 f"group {name}: no member records what happens; `trimtab group watch {name} --record FILE` does"
             )
         else:
             _print_rebalances(rebalances)
-            click.echo()
+            say()
             print_table(CHANGE_TITLES, [_texts(change) for change in shown], right=("TOOK", "UNHELD"))
         if flights and silent:
             warn(f"{silent} member(s) record nothing: what they gave and took is not shown")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.moments import Place, number_text, parse_place
-from trimtab.cli.printing import print_table
+from trimtab.cli.printing import print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def show_changes(shell: Shell, group: str, changes: "list[OffsetChange]", *, don
         right=("QUEUE", "MIN", "MAX", "BEFORE", "AFTER", "CHANGE"),
     )
     if not done:
-        click.echo("nothing was changed: --dry-run")
+        say("nothing was changed: --dry-run")
     elif "members" in through:
-        click.echo(f"the members of {group} are told; they go on from there when they dropped what they hold")
+        say(f"the members of {group} are told; they go on from there when they dropped what they hold")
     else:
-        click.echo(f"group {group} is moved in {number_text(len(moves))} queue(s)")
+        say(f"group {group} is moved in {number_text(len(moves))} queue(s)")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.moments import number_text
-from trimtab.cli.printing import print_facts, print_table
+from trimtab.cli.printing import print_facts, print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def _print(result: "Simulated") -> None:
         ]
     )
     if not result.settled:
-        click.echo(f"it does not come to rest in {result.rounds} rounds", err=True)
-    click.echo()
+        say(f"it does not come to rest in {result.rounds} rounds", err=True)
+    say()
     rows = [
         (one.member, number_text(one.before), number_text(one.after), number_text(one.lag_after))
         for one in result.shares

@@ -6,15 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, holder_table, queue_texts, rows_with_held
+from trimtab.cli.group_rows import (
+    QUEUE_RIGHT,
+    QUEUE_TITLES,
+    changes_between,
+    holder_table,
+    is_whole,
+    queue_texts,
+    rows_with_held,
+)
 from trimtab.cli.moments import number_text, time_text
-from trimtab.cli.printing import console, table, warn
+from trimtab.cli.printing import console, say, table, warn
 from trimtab.cli.shell import NotSoError, Shell, remote
+from trimtab.cli.visible import visible
 
 if TYPE_CHECKING:
     from trimtab.cli.group_events import Event
     from trimtab.client.admin import Admin
     from trimtab.client.admin.diagnosis import Look
+    from trimtab.client.admin.rows import GroupMembers
 
 RECORD_BYTES_MAX = 64 << 20
 
@@ -59,14 +69,13 @@ async def _watch(
 ) -> None:
     import asyncio
 
-    from trimtab.cli.group_events import events_between
     from trimtab.client.admin.facts import look_at
     from trimtab.errors import TrimtabError
     from trimtab.io.clock import SystemClock
 
     clock = SystemClock()
     before: Look | None = None
-    known: frozenset[str] = frozenset()
+    whole: tuple[GroupMembers, Look] | None = None
     screen = _Screen(name) if sys.stdout.isatty() and not shell.as_json else None
     looks = 0
     try:
@@ -79,17 +88,34 @@ async def _watch(
                 warn(str(error))
                 await asyncio.sleep(interval_s)
                 continue
-            present = frozenset(members.client_ids)
-            holders = ({} if before is None else holder_table(before), holder_table(look))
-            events = events_between(name, look.now_ms, (known, present), holders)
+            events = []
+            if is_whole(members, look):
+                events = _events(whole, (members, look))
+                whole = (members, look)
+            else:
+                for failure in (*members.failures, *look.states.failures):
+                    warn(
+                        f"{failure.broker} does not answer, so this look tells of no change: {failure.error}"
+                    )
             _report(shell, events, record, is_quiet=screen is not None)
             if screen is not None:
                 screen.draw(before, look, events)
-            before, known = look, present
+            before = look
             await asyncio.sleep(interval_s if count is None or looks < count else 0)
     finally:
         if screen is not None:
             screen.close()
+
+
+def _events(before: "tuple[GroupMembers, Look] | None", after: "tuple[GroupMembers, Look]") -> "list[Event]":
+    """Everything that is there is new to the first look."""
+    from trimtab.cli.group_events import events_between
+
+    if before is not None:
+        return changes_between(before, after)
+    members, look = after
+    present = (frozenset[str](), frozenset(members.client_ids))
+    return events_between(members.group, look.now_ms, present, ({}, holder_table(look)))
 
 
 def _report(shell: Shell, events: "list[Event]", record: Path | None, *, is_quiet: bool) -> None:
@@ -103,7 +129,7 @@ def _report(shell: Shell, events: "list[Event]", record: Path | None, *, is_quie
     if is_quiet:
         return
     for event in events:
-        click.echo(as_line(event) if shell.as_json else f"{time_text(event.at_ms)}  {event_text(event)}")
+        say(as_line(event) if shell.as_json else f"{time_text(event.at_ms)}  {event_text(event)}")
 
 
 class _Screen:
@@ -132,7 +158,11 @@ class _Screen:
         rows = [queue_texts(row, look.now_ms) for row in rows_with_held(before, look)]
         head = f"{self._name}: {len(look.states.members)} member(s), lag {number_text(look.progress.lag)}   {time_text(look.now_ms)}"
         self._live.update(
-            Group(Text(head, style="bold"), table(QUEUE_TITLES, rows, QUEUE_RIGHT), *map(Text, self._last)),
+            Group(
+                Text(head, style="bold"),
+                table(QUEUE_TITLES, rows, QUEUE_RIGHT),
+                *(Text(visible(line)) for line in self._last),
+            ),
             refresh=True,
         )
 

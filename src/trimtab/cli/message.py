@@ -9,9 +9,10 @@ import click
 from trimtab.cli.message_form import Format, envelope, envelope_line
 from trimtab.cli.message_reading import Wanted, print_messages
 from trimtab.cli.moments import parse_place, parse_time, time_text
-from trimtab.cli.printing import print_facts, print_json, print_table
+from trimtab.cli.printing import print_facts, print_json, print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
+from trimtab.errors import NoRouteError
 
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
@@ -79,33 +80,48 @@ def send(
     """Send messages: from the command line, from files, or from stdin, a line each."""
     import asyncio
 
-    from trimtab.cli.message_sending import Form, bodies_from, send_all
+    from trimtab.cli.message_sending import Form, bodies_from, delimiter_bytes, send_all
     from trimtab.io.clock import SystemClock
 
     form = Form(
         topic=topic,
         tag=tag,
         keys=keys,
-        properties=dict(text.partition("=")[::2] for text in properties),
-        key_delimiter=key_delimiter,
+        properties=dict(_property(text) for text in properties),
+        key_delimiter=None if key_delimiter is None else delimiter_bytes(key_delimiter, "-K"),
         envelopes=envelopes,
         delay_level=delay_level,
         deliver_at_ms=None if deliver_at is None else parse_time(deliver_at, SystemClock().wall_ms()),
     )
 
+    pieces = bodies_from(bodies, files, delimiter_bytes(delimiter, "-D"))
+
     async def run() -> int:
         sent = 0
-        async for receipt in send_all(shell, group, form, bodies_from(bodies, files, delimiter)):
+        async for receipt in send_all(shell, group, form, pieces):
             sent += 1
             if shell.as_json:
                 print_json(receipt)
             elif sys.stdout.isatty() or bodies or files:
-                click.echo(f"{receipt.message_id}  {receipt.queue} offset {receipt.queue_offset}")
+                say(f"{receipt.message_id}  {receipt.queue} offset {receipt.queue_offset}")
         return sent
 
-    sent = asyncio.run(run())
+    try:
+        sent = asyncio.run(run())
+    except NoRouteError:
+        shell.ask(
+            lambda admin: admin.topic_route(topic)
+        )  # says more: no name server, or a name that is like it
+        raise
     if not shell.as_json and not bodies and not files:
-        click.echo(f"{sent} message(s) sent to {topic}", err=True)
+        say(f"{sent} message(s) sent to {topic}", err=True)
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise click.UsageError(f"--property {text!r} is no NAME=VALUE")
+    return name, value
 
 
 @message.command(
@@ -211,7 +227,7 @@ def _consume(
         count=count,
         follow=follow,
     )
-    line = envelope_line if shell.as_json else Format(form).line
+    line = envelope_line if shell.as_json else Format(form, for_terminal=sys.stdout.isatty()).line
     printed = shell.ask(lambda admin: print_messages(admin, wanted, line))
     if count is not None and printed < count:
         raise NotSoError(f"only {printed} of {count} message(s) are there")
@@ -256,7 +272,7 @@ def print_message(found: "FoundMessage") -> None:
         ]
     )
     shown = found.body[:BODY_SHOWN_MAX].decode(errors="replace")
-    click.echo(shown if shown.isprintable() or "\n" in shown else repr(found.body[:BODY_SHOWN_MAX]))
+    say(shown if shown.isprintable() or "\n" in shown else repr(found.body[:BODY_SHOWN_MAX]))
 
 
 @message.command(
@@ -375,7 +391,7 @@ def resend(
     if dry_run:
         if not shell.print_json({"to": where, "sent": None, "message": envelope(found)}):
             print_message(found)
-            click.echo(f"nothing was sent to {where}: --dry-run")
+            say(f"nothing was sent to {where}: --dry-run")
         return
     shell.confirm(f"Send a copy of {found.message_id} ({len(found.body):,} bytes) to {where}?", yes=yes)
 
@@ -384,6 +400,6 @@ def resend(
 
     sent = shell.ask(copy)
     if not shell.print_json({"to": where, "sent": sent}):
-        click.echo(
+        say(
             f"{sent.offset_message_id}  {sent.topic}@{sent.broker}:{sent.queue_id} offset {sent.queue_offset}"
         )

@@ -4,6 +4,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+from trimtab.cli.visible import visible_bytes, visible_json
 from trimtab.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -38,18 +39,21 @@ def envelope(message: "FoundMessage") -> dict[str, Any]:
 
 def envelope_line(message: "FoundMessage") -> bytes:
     """The envelope on a line."""
-    return json.dumps(envelope(message), ensure_ascii=False).encode() + b"\n"
+    return visible_json(json.dumps(envelope(message), ensure_ascii=False)).encode() + b"\n"
 
 
 class Format:
     r"""`%t` topic, `%b` broker, `%p` queue, `%o` offset, `%k` keys, `%g` tag, `%i` id, `%s` body, `%S` its size, `%T` and `%B` when it was stored and born (ms), `%R` retries, `%h` properties, `%%`; `\n` and `\t`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, for_terminal: bool = False) -> None:
         self._parts = list(_parts(text))
+        self._value = _visible_value if for_terminal else _value
 
     def line(self, message: "FoundMessage") -> bytes:
         """The message in this form."""
-        return b"".join(part if isinstance(part, bytes) else _value(part, message) for part in self._parts)
+        return b"".join(
+            part if isinstance(part, bytes) else self._value(part, message) for part in self._parts
+        )
 
 
 def _parts(text: str) -> "list[bytes | str]":
@@ -72,6 +76,11 @@ def _parts(text: str) -> "list[bytes | str]":
             parts.append(letter.encode())
             at += 1
     return parts
+
+
+def _visible_value(letter: str, message: "FoundMessage") -> bytes:
+    """What others wrote does nothing to the terminal; into a pipe it goes as it is."""
+    return visible_bytes(_value(letter, message))
 
 
 def _value(letter: str, message: "FoundMessage") -> bytes:

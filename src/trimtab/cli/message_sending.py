@@ -1,12 +1,15 @@
 """`trimtab message send`: what is in a pipe, a file or the command line, as messages."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from trimtab.cli.message_form import ESCAPES
 from trimtab.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ class Form:
     tag: str | None = None
     keys: tuple[str, ...] = ()
     properties: dict[str, str]
-    key_delimiter: str | None = None
+    key_delimiter: bytes | None = None
     """`-K :` as in kcat: what stands before it on a line is the key."""
     envelopes: bool = False
     delay_level: int = 0
@@ -40,10 +43,34 @@ def message_of(form: Form, data: bytes) -> "Message":
     if form.envelopes:
         data, fields = _from_envelope(form, data)
     elif form.key_delimiter is not None:
-        key, found, rest = data.partition(form.key_delimiter.encode())
+        key, found, rest = data.partition(form.key_delimiter)
         if found:
-            data, fields["keys"] = rest, (*form.keys, key.decode())
+            data, fields["keys"] = rest, (*form.keys, _key_text(key))
     return Message(form.topic, data, delay_level=form.delay_level, deliver_at_ms=form.deliver_at_ms, **fields)
+
+
+def _key_text(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise SettingsError(f"key {key[:40]!r} is no UTF-8: keys are text; send without -K") from None
+
+
+def delimiter_bytes(text: str, option: str) -> bytes:
+    r"""A delimiter as people write it: `\n`, `\t`, `\r`, `\0`, `\\` and `\x1f` mean what they mean in most programs."""
+    found = b""
+    for at, part in enumerate(re.split(r"\\(x[0-9a-fA-F]{2}|.|$)", text)):
+        if at % 2 == 0:
+            found += os.fsencode(part)
+        elif part in ESCAPES and part:
+            found += ESCAPES[part].encode()
+        elif len(part) == 3:
+            found += bytes([int(part[1:], 16)])
+        else:
+            raise SettingsError(f"{option} {text!r} has \\{part}; known are \\n \\t \\r \\0 \\\\ and \\xHH")
+    if not found:
+        raise SettingsError(f"{option} is empty; say what stands between")
+    return found
 
 
 def _from_envelope(form: Form, data: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -90,12 +117,16 @@ async def send_all(
     import asyncio
 
     from trimtab.client.producer import Producer
+    from trimtab.settings import Timeouts
 
     async with Producer(
         group,
         nameserver=shell.target.nameserver,
         credentials=shell.target.credentials(),
         tls=shell.target.tls or None,
+        timeouts=Timeouts(
+            send_s=shell.timeout_s, request_s=shell.timeout_s, connect_s=min(3.0, shell.timeout_s)
+        ),
     ) as producer:
         waiting: list[asyncio.Task[Receipt]] = []
         at_once = (
@@ -115,11 +146,11 @@ async def send_all(
             yield await task
 
 
-def bodies_from(texts: tuple[str, ...], files: tuple[Path, ...], delimiter: str) -> Iterator[bytes]:
+def bodies_from(texts: tuple[str, ...], files: tuple[Path, ...], delimiter: bytes) -> Iterator[bytes]:
     """The command line's texts, then whole files; without either, stdin by lines."""
     for text in texts:
-        yield text.encode()
+        yield os.fsencode(text)
     for file in files:
         yield file.read_bytes()
     if not texts and not files:
-        yield from pieces_of(sys.stdin.buffer, delimiter.encode().decode("unicode_escape").encode())
+        yield from pieces_of(sys.stdin.buffer, delimiter)

@@ -61,12 +61,8 @@ def time_text(at_ms: int | None) -> str:
     """Local time to the millisecond."""
     if at_ms is None:
         return "-"
-    return (
-        datetime.fromtimestamp(at_ms / 1000, UTC)
-        .astimezone()
-        .isoformat(sep=" ", timespec="milliseconds")
-        .split("+")[0]
-    )
+    local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    return local.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 
 def span_text(ms: float | None) -> str:

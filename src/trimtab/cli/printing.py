@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.visible import visible, visible_json, visible_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -47,7 +49,7 @@ def table(
             style=(styles or {}).get(title),
         )
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*(Text(visible(cell)) for cell in row))
     return made
 
 
@@ -56,6 +58,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
     if sys.stdout.isatty():
         console().print(table(titles, rows, right))
         return
+    rows = [tuple(map(visible, row)) for row in rows]
     widths = [
         max(len(title), *(len(row[at]) for row in rows)) if rows else len(title)
         for at, title in enumerate(titles)
@@ -72,7 +75,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """`name: value` lines."""
     width = max((len(name) for name, _ in facts), default=0) + 1
     for name, value in facts:
-        click.echo(f"{name + ':':<{width}} {value}")
+        click.echo(f"{name + ':':<{width}} {visible(value)}")
 
 
 def print_json(value: Any) -> None:
@@ -80,9 +83,15 @@ def print_json(value: Any) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(value, str_keys=True)
-    click.echo(json.dumps(plain, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+    text = json.dumps(plain, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False)
+    click.echo(visible_json(text))
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Lines for people; whatever others wrote into them does nothing to the terminal."""
+    click.echo(visible_lines(text), err=err)
 
 
 def warn(text: str) -> None:
     """A line for people, beside what is printed for programs."""
-    click.echo(f"trimtab: {text}", err=True)
+    click.echo(f"trimtab: {visible(text)}", err=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.printing import print_json, print_table
+from trimtab.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from trimtab.model import MessageQueue
@@ -72,7 +72,7 @@ def show(checkpoint: Path, *, as_json: bool) -> None:
         ]
         print_json({"batch": last.batch, "done": last.is_done, "queues": queues})
         return
-    click.echo(f"batch {last.batch}, {'done' if last.is_done else 'not done: it will be run again'}")
+    say(f"batch {last.batch}, {'done' if last.is_done else 'not done: it will be run again'}")
     table = [
         (place, queue.topic, queue.broker_name, str(queue.queue_id), str(offset))
         for place, queue, offset in rows
@@ -107,4 +107,4 @@ def reset(checkpoint: Path, to: str, *, dry_run: bool, yes: bool) -> None:
     if not yes:
         click.confirm("The query must be stopped. Set these offsets?", abort=True)
     done = set_offsets(checkpoint, wanted)
-    click.echo(f"the query goes on after batch {done.batch}")
+    say(f"the query goes on after batch {done.batch}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trimtab.cli.moments import number_text, time_text
-from trimtab.cli.printing import print_facts, print_table
+from trimtab.cli.printing import print_facts, print_table, say
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
@@ -58,7 +58,7 @@ def list_topics(shell: Shell, *, every: bool) -> None:
     names = [name for name in found.names if every or not is_inner(name, own)]
     if not shell.print_json({"topics": names}):
         for name in names:
-            click.echo(name)
+            say(name)
 
 
 @topic.command(
@@ -103,7 +103,7 @@ def describe(shell: Shell, name: str) -> None:
                 ("Groups", ", ".join(groups.names) or "none"),
             ]
         )
-        click.echo()
+        say()
         print_table(
             ("BROKER", "READ", "WRITE", "PERM", "ORDER", "MESSAGES", "ATTRIBUTES"),
             [
@@ -169,7 +169,7 @@ def create(
     )
     if not shell.print_json(made):
         where = ", ".join(one.broker for one in made.brokers)
-        click.echo(f"topic {name} has {queues} queue(s) at {where}")
+        say(f"topic {name} has {queues} queue(s) at {where}")
 
 
 @topic.command(
@@ -247,7 +247,7 @@ def alter(
         ]
         print_table(("BROKER", "READ", "WRITE", "PERM"), rows)
         if dry_run:
-            click.echo("nothing was changed: --dry-run")
+            say("nothing was changed: --dry-run")
 
 
 def _arrow(before: object, after: object) -> str:
@@ -290,9 +290,9 @@ def delete(shell: Shell, name: str, *, yes: bool, dry_run: bool) -> None:
             "deleted": not dry_run,
         }
     ):
-        click.echo(what if dry_run else f"topic {name} is deleted at {', '.join(brokers)}")
+        say(what if dry_run else f"topic {name} is deleted at {', '.join(brokers)}")
         if dry_run:
-            click.echo("nothing was changed: --dry-run")
+            say("nothing was changed: --dry-run")
 
 
 @topic.command(
@@ -319,13 +319,13 @@ def _routes(shell: Shell, name: str) -> None:
     agree = all(row.route == rows[0].route for row in rows)
     if not shell.print_json({"topic": name, "agree": agree, "nameservers": rows, "failures": failures}):
         for row in rows:
-            click.echo(f"{row.nameserver}:")
+            say(f"{row.nameserver}:")
             if row.route is None:
-                click.echo("does not know it")
+                say("does not know it")
             else:
                 _print_route(row.route)
-            click.echo()
-        click.echo("they agree" if agree else "they do NOT agree: clients see different queues")
+            say()
+        say("they agree" if agree else "they do NOT agree: clients see different queues")
     if rows and all(row.route is None for row in rows):
         raise NotSoError(f"topic {name!r} does not exist")
     shell.finish(failures, 0 if agree else 1)
@@ -346,7 +346,7 @@ def _print_route(found: "TopicRoute") -> None:
     ]
     print_table(("BROKER", "CLUSTER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, right=("READ", "WRITE"))
     if found.order_conf:
-        click.echo(f"order: {found.order_conf}")
+        say(f"order: {found.order_conf}")
 
 
 @topic.command(

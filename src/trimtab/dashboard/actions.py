@@ -16,7 +16,6 @@ from trimtab.io.clock import Clock
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
 
-DLQ_PREFIX = "%DLQ%"
 REPLAYED_MAX = 1_000
 READ_AT_ONCE = 32
 NOT_RECORDED = (
@@ -150,19 +149,8 @@ class Actions:
 
     async def dead_groups(self) -> answers.DeadGroups:
         """Groups that have any."""
-        topics = [name for name in (await self._admin.topics()).names if name.startswith(DLQ_PREFIX)]
-        found = await asyncio.gather(*(self._admin.topic_queues(topic) for topic in topics))
-        rows = [
-            answers.DeadGroup(
-                group=topic.removeprefix(DLQ_PREFIX),
-                messages=sum(row.max_offset - row.min_offset for row in queues.queues),
-                newest_ms=max((row.newest_ms for row in queues.queues if row.newest_ms), default=None),
-            )
-            for topic, queues in zip(topics, found, strict=True)
-        ]
-        rows.sort(key=lambda row: (-row.messages, row.group))
-        failures = tuple(failure for queues in found for failure in queues.failures)
-        return answers.DeadGroups(groups=tuple(rows), failures=failure_texts(failures))
+        found = await self._admin.dead_letter_groups()
+        return answers.DeadGroups(groups=found.groups, failures=failure_texts(found.failures))
 
     async def dead_letters(self, wish: wishes.DeadWish) -> answers.DeadLetters:
         """A group's, oldest first."""

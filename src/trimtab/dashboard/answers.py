@@ -3,7 +3,14 @@
 import msgspec
 
 from trimtab.client.admin.diagnosis import Finding
-from trimtab.client.admin.rows import Member, OffsetChange, ResentMessage, TopicRoute, TraceStep
+from trimtab.client.admin.rows import (
+    DeadLetterGroup,
+    Member,
+    OffsetChange,
+    ResentMessage,
+    TopicRoute,
+    TraceStep,
+)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,18 +296,10 @@ class Producers(Answer, frozen=True):
     failures: tuple[str, ...]
 
 
-class DeadGroup(Answer, frozen=True):
-    """A group with dead letters."""
-
-    group: str
-    messages: int
-    newest_ms: int | None
-
-
 class DeadGroups(Answer, frozen=True):
     """All of them."""
 
-    groups: tuple[DeadGroup, ...]
+    groups: tuple[DeadLetterGroup, ...]
     failures: tuple[str, ...]
 
 

@@ -3,7 +3,8 @@
 import json
 
 from tests.unit.cli.verbs import good, run
-from trimtab.testing import BlockingCluster
+from trimtab.broker.settings import BrokerSettings
+from trimtab.testing import BlockingCluster, Cluster
 
 
 def test_what_goes_in_by_lines_comes_out_by_lines(cluster: BlockingCluster) -> None:
@@ -99,3 +100,36 @@ def test_dead_letters(cluster: BlockingCluster) -> None:
     ]
     assert (again["body"], again["keys"], again["message_id"]) == ("dead", ["o-1"], letter["message_id"])
     assert run(ns, "dlq", "replay", "buried-g", "--id", "other", "--yes").code == 1
+
+
+def test_delimiters_and_keys_that_cannot_be_are_said_in_one_line(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "odd", "--queues", "1", "--broker", "broker-a")
+    for args in (("-K", ""), ("-D", ""), ("-D", "\\x"), ("-D", "\\q"), ("-K", "\\")):
+        told = run(ns, "message", "send", "odd", *args, stdin="a:b\n")
+        assert (told.code, told.err.count("\n")) == (2, 1), args
+    told = run(ns, "message", "send", "odd", "-K", ":", stdin=b"\xff:b\n")
+    assert (told.code, "is no UTF-8" in told.err) == (2, True)
+    assert run(ns, "message", "send", "odd", "x", "--property", "nothing").code == 2
+    good(ns, "message", "send", "odd", "-D", "\\x1f", "-K", "\\t", stdin="k\tone\x1ftwo")
+    assert good(ns, "message", "consume", "odd", "-f", "%k=%s\\n").out == "k=one\n=two\n"
+
+
+def test_sending_to_a_name_that_is_not_there_says_which_one_is_like_it() -> None:
+    with Cluster(settings=BrokerSettings(auto_create_topics=False)) as cluster:
+        good(cluster.nameserver, "topic", "create", "similar", "--queues", "1")
+        told = run(cluster.nameserver, "message", "send", "simila", "x", "--timeout", "30")
+    assert (told.code, told.err.count("\n")) == (1, 1)
+    assert "did you mean similar?" in told.err
+
+
+def test_many_dead_letters_are_replayed_a_few_at_a_time(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    for topic in ("%DLQ%many-g", "%RETRY%many-g"):
+        good(ns, "topic", "create", topic, "--queues", "1", "--broker", "broker-a")
+    good(ns, "message", "send", "%DLQ%many-g", stdin="".join(f"{number}\n" for number in range(100)))
+    told = good(ns, "dlq", "replay", "many-g", "--yes", "--json").json
+    assert (len(told["letters"]), len(told["sent"])) == (100, 100)
+    assert good(ns, "message", "consume", "%RETRY%many-g").out.split() == [
+        str(number) for number in range(100)
+    ]

@@ -1,9 +1,14 @@
 """What verbs decide without asking anybody."""
 
+import time
+from dataclasses import replace
+
 import pytest
 
+from trimtab.cli.demo import _judge
+from trimtab.cli.demo_counts import GroupCounts
 from trimtab.cli.group import version_text
-from trimtab.cli.group_check import level_of
+from trimtab.cli.group_check import level_of, nagios_code, nagios_text
 from trimtab.cli.group_events import as_line, event_text, events_between, read_events, rebalances_of
 from trimtab.cli.message_form import Format
 from trimtab.cli.message_sending import Form, message_of
@@ -17,7 +22,8 @@ from trimtab.cli.moments import (
     time_text,
 )
 from trimtab.cli.shell import like
-from trimtab.errors import SettingsError
+from trimtab.client.admin.rows import BrokerFailure, GroupProgress, QueueProgress
+from trimtab.errors import SettingsError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.codes import Version
 
@@ -124,7 +130,7 @@ def test_a_format_that_is_wrong_says_what_is_known() -> None:
 
 
 def test_lines_become_messages() -> None:
-    form = Form(topic="t", tag="eu", keys=("k",), properties={"a": "b"}, key_delimiter=":")
+    form = Form(topic="t", tag="eu", keys=("k",), properties={"a": "b"}, key_delimiter=b":")
     message = message_of(form, b"o-1:body:rest")
     assert (message.body, message.keys, message.tag, message.properties) == (
         b"body:rest",
@@ -146,3 +152,39 @@ def test_versions_as_java_names_them() -> None:
         "V5_5_0",
         "612",
     ]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
+def test_times_have_no_zone_in_any_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert len(time_text(NOW)) == len("2027-01-15 08:00:00.000")
+        assert parse_time(time_text(NOW), 0) == NOW
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_nagios_hears_critical_whoever_is_silent_and_else_that_it_is_not_known() -> None:
+    row = QueueProgress(topic="t", broker="a", queue_id=0, offset=0, max_offset=9)
+    all_told = GroupProgress(group="g", queues=(row,))
+    failure = BrokerFailure(broker="b", address="h:1", error="hangs", unreachable=True)
+    partly = GroupProgress(group="g", queues=(row,), failures=(failure,))
+    assert [nagios_code(all_told, level) for level in ("ok", "warning", "critical")] == [0, 1, 2]
+    assert [nagios_code(partly, level) for level in ("ok", "warning", "critical")] == [3, 3, 2]
+    assert nagios_text(all_told, "ok", 10, None) == "OK - 9 messages wait for group g | lag=9;10;;0"
+    assert nagios_text(partly, "ok", 10, None).startswith("UNKNOWN - at least 9 messages wait")
+    assert nagios_text(partly, "critical", None, 5).startswith("CRITICAL - 9")
+
+
+def test_a_demo_whose_promises_do_not_hold_does_not_end_well() -> None:
+    fine = GroupCounts(
+        mode="classic", topic="t", sent=10, send_errors=0, delivered=12, twice_planned=2, twice_crash=1, lost=0, double_held_s=1.0,
+        unheld_s=0.0, moved=3, moved_min=2, settle_ms_max=5,
+    )  # fmt: skip
+    leased = replace(fine, mode="leased", twice_planned=0)
+    _judge([fine, leased], archived=20)
+    for broken in (replace(leased, lost=1), replace(leased, twice_planned=1), replace(leased, sent=11)):
+        with pytest.raises(TrimtabError, match="please report"):
+            _judge([fine, broken], archived=20)

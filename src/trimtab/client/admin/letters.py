@@ -6,7 +6,15 @@ left out. A dead letter goes to the retry topic of its group, so that this group
 
 from trimtab.client.admin.cluster import ClusterPart
 from trimtab.client.admin.messages import message_row
-from trimtab.client.admin.rows import FoundMessage, ReadMessages, ResentMessage, TopicRoute
+from trimtab.client.admin.rows import (
+    DeadLetterGroup,
+    DeadLetterGroups,
+    FoundMessage,
+    ReadMessages,
+    ResentMessage,
+    TopicQueues,
+    TopicRoute,
+)
 from trimtab.errors import NoMessageError, NoPermissionError, NoRouteError, SystemFailureError
 from trimtab.model import MessageQueue
 from trimtab.wire import properties as names
@@ -76,6 +84,29 @@ class Letters(ClusterPart):
             queue_id=told.queue_id,
             queue_offset=told.queue_offset,
         )
+
+    async def dead_letter_groups(self) -> DeadLetterGroups:
+        """Every group that has a topic of dead letters, with how many lie there; most first."""
+        topics = [name for name in (await self.topics()).names if name.startswith(DLQ_PREFIX)]
+
+        async def count(topic: str, _address: str) -> TopicQueues:
+            return await self.topic_queues(topic)
+
+        told = await self._each("dead letters", dict.fromkeys(topics, ""), count)
+        rows = [
+            DeadLetterGroup(
+                group=topic.removeprefix(DLQ_PREFIX),
+                messages=sum(row.max_offset - row.min_offset for row in found.queues),
+                newest_ms=max((row.newest_ms for row in found.queues if row.newest_ms), default=None),
+            )
+            for topic, found in told.found.items()
+        ]
+        failures = {
+            one.broker: one
+            for one in (*told.failures, *(one for found in told.found.values() for one in found.failures))
+        }
+        rows.sort(key=lambda row: (-row.messages, row.group))
+        return DeadLetterGroups(groups=tuple(rows), failures=tuple(failures.values()))
 
     async def read_anyway(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> ReadMessages:
         """Messages of a queue, also where nobody may pull: 4.9 makes topics of dead letters so that they are only written."""

@@ -463,6 +463,21 @@ class Rates(Row, frozen=True):
     failures: tuple[BrokerFailure, ...] = ()
 
 
+class DeadLetterGroup(Row, frozen=True):
+    """A group with dead letters."""
+
+    group: str
+    messages: int
+    newest_ms: int | None
+
+
+class DeadLetterGroups(Row, frozen=True):
+    """All of them, and who did not answer."""
+
+    groups: tuple[DeadLetterGroup, ...]
+    failures: tuple[BrokerFailure, ...] = ()
+
+
 class ProducerView(Row, frozen=True):
     """Producers of a group, each once."""
 
