@@ -6,6 +6,7 @@ classic and then in leased mode; Spark archives what was sent, where it is insta
 
 import asyncio
 import contextlib
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ Examples:
   trimtab demo --output ./demo         where the report, the figures and the archive go"""
 )
 @click.option("--fast", is_flag=True, help="Shorter, and without Spark: for CI.")
-@click.option("--keep", is_flag=True, help="Leave the cluster up at the end, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Leave the cluster and a dashboard up at the end, until Ctrl-C.")
 @click.option("--no-spark", is_flag=True, help="Leave the archive out.")
 @click.option(
     "--output",
@@ -172,6 +173,8 @@ def _write(folder: Path, rows: "list[SendingRow]", counts: "list[GroupCounts]", 
 def _say_what_next(
     screen: "Screen", folder: Path, cluster: "AsyncCluster", plan: DemoPlan, *, keep: bool
 ) -> None:
+    from rich.markup import escape
+
     screen.say(
         f"\nWritten: [bold]{folder / REPORT_FILE}[/bold] (this, for a browser), {folder / FIGURES_FILE} (the figures)"
     )
@@ -180,28 +183,47 @@ def _say_what_next(
             f"\nThe cluster is up until Ctrl-C, with {plan.members} consumers at work: [bold]export NAMESRV_ADDR={cluster.nameserver}[/bold], and then:"
         )
         commands = (
-            ("trimtab group describe billing-leased", "who holds what, queue by queue"),
-            ("trimtab dashboard", "the same in a browser"),
-            ("trimtab group history billing-leased", "who moved what, when and why"),
+            ("group describe billing-leased", "who holds what, queue by queue"),
+            ("group history billing-leased", "who moved what, when and why"),
+            ("group doctor billing-leased", "what is wrong, if anything is"),
         )
     else:
         screen.say("\nThree commands to try next:")
         commands = (
-            ("trimtab up", "a broker of your own, for clients in any language"),
-            (
-                "trimtab demo --keep",
-                "the same again, and the cluster stays for you",
-            ),
-            ("trimtab sim compare join", "one member more: both modes and all strategies, on virtual time"),
+            ("up", "a broker of your own, for clients in any language"),
+            ("demo --keep", "the same again, and cluster and dashboard stay for you"),
+            ("sim compare join", "one member more: both modes and all strategies, on virtual time"),
         )
+    program = program_name(sys.argv[0])
+    width = len(program) + 32
     for command, what in commands:
-        screen.say(f"  [bold]{command:<42}[/bold] {what}")
+        screen.say(f"  [bold]{escape(f'{program} {command}'):<{width}}[/bold] {what}")
+
+
+def program_name(started_as: str, path: str | None = None) -> str:
+    """How this program can be called again as it was: `trimtab` if the shell finds it, else where it is."""
+    started = Path(started_as)
+    if started.name not in ("trimtab", "trimtab.exe"):
+        return "python -m trimtab"
+    found = shutil.which(started.name, path=path)
+    if found is not None and Path(found).resolve() == started.resolve():
+        return started.name
+    here = Path.cwd()
+    return str(
+        started.relative_to(here) if started.is_absolute() and started.is_relative_to(here) else started
+    )
 
 
 async def _until_interrupted(cluster: "AsyncCluster", plan: DemoPlan, screen: "Screen") -> None:
+    from trimtab.cli.dashboard import start_dashboard
     from trimtab.cli.demo_group import living_group
+    from trimtab.errors import SettingsError
 
-    async with living_group(cluster, plan):
+    async with living_group(cluster, plan), contextlib.AsyncExitStack() as stack:
+        try:
+            await start_dashboard(stack, cluster.nameserver, None, None, 0)
+        except SettingsError as error:  # the extra is not installed
+            screen.say(f"No dashboard: {error}")
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
     screen.say("The cluster is gone.")

@@ -1,10 +1,9 @@
 """`trimtab doctor`: what is installed, what is missing, what to do."""
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from trimtab.cli.printing import print_json, print_table
 
 EXTRAS = {
     "base": ("msgspec", "uvloop", "lz4", "zstandard"),
@@ -14,18 +13,28 @@ EXTRAS = {
 }
 
 
-def run_doctor() -> int:
+def run_doctor(*, as_json: bool = False) -> int:
     """Prints the findings; 0 when the base is whole, 1 when not."""
-    table = Table("extra", "package", "version", box=None)
-    missing_base = False
-    for extra, packages in EXTRAS.items():
-        for package in packages:
-            found = _version_of(package)
-            missing_base |= extra == "base" and found is None
-            table.add_row(extra, package, found or escape(f'missing: pip install "trimtab[{extra}]"'))
-    table.add_row("spark", "java", escape(_java()))
-    Console().print(table)
-    return 1 if missing_base else 0
+    rows = [
+        {"extra": extra, "package": package, "version": _version_of(package)}
+        for extra, packages in EXTRAS.items()
+        for package in packages
+    ]
+    java, problem = _java()
+    rows.append({"extra": "spark", "package": "java", "version": java})
+    is_whole = all(row["version"] for row in rows if row["extra"] == "base")
+    if as_json:
+        print_json({"whole": is_whole, "packages": rows, "java_problem": problem})
+    else:
+        print_table(("EXTRA", "PACKAGE", "VERSION"), [_texts(row, problem) for row in rows])
+    return 0 if is_whole else 1
+
+
+def _texts(row: dict[str, Any], java_problem: str | None) -> tuple[str, str, str]:
+    missing = f'missing: pip install "trimtab[{row["extra"]}]"'
+    if row["package"] == "java" and java_problem is not None:
+        missing = java_problem
+    return row["extra"], row["package"], row["version"] or missing
 
 
 def _version_of(package: str) -> str | None:
@@ -35,12 +44,13 @@ def _version_of(package: str) -> str | None:
         return None
 
 
-def _java() -> str:
+def _java() -> tuple[str | None, str | None]:
+    """Its version and where it is, or why there is none."""
     from trimtab.errors import JavaNotFoundError
     from trimtab.spark.java import find_java_home, java_version
 
     try:
         home = find_java_home()
     except JavaNotFoundError as error:
-        return str(error)
-    return f"{java_version(home / 'bin' / 'java')} at {home}"
+        return None, str(error)
+    return f"{java_version(home / 'bin' / 'java')} at {home}", None

@@ -119,9 +119,15 @@ def main() -> None:
     """RocketMQ for Python: messaging whose load balancing can be seen, tested and trusted."""
 
 
-@main.command(epilog="Example: trimtab doctor")
-def doctor() -> None:
+@main.command(
+    epilog="""\b
+Examples:
+  trimtab doctor
+  trimtab doctor --json | jq '.packages[] | select(.version == null)'"""
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with stable names.")
+def doctor(*, as_json: bool) -> None:
     """Check this installation: extras and the Java that Spark would use."""
     from trimtab.cli.doctor import run_doctor
 
-    raise SystemExit(run_doctor())
+    raise SystemExit(run_doctor(as_json=as_json))

@@ -1,15 +1,17 @@
 """`trimtab message`: send, consume, tail, get, query, trace, resend; in kcat's manner."""
 
+import os
+import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from trimtab.cli.message_form import Format, envelope, envelope_line
 from trimtab.cli.message_reading import Wanted, print_messages
 from trimtab.cli.moments import parse_place, parse_time, time_text
-from trimtab.cli.printing import print_facts, print_json, print_table, say
+from trimtab.cli.printing import print_facts, print_json, print_table, say, warn
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 from trimtab.errors import NoRouteError
@@ -22,7 +24,37 @@ BODY_SHOWN_MAX = 2_000
 FORMAT_HELP = Format.__doc__
 
 
-@click.group(cls=Suggesting)
+class ByPipe(Suggesting):
+    """Without a verb, in kcat's manner, a pipe decides: what comes in is sent, else what is there is shown."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The verb, or the one that is meant by a topic alone."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-") or "Did you mean" in error.message:
+                raise
+            verb = "send" if is_fed(sys.stdin) else "consume"
+            warn(f"no verb is given; this is `trimtab message {verb} {args[0]}`")
+            return verb, self.get_command(ctx, verb), args
+
+
+def is_fed(stream: TextIO) -> bool:
+    """Whether something comes in: a pipe, a file or a socket, not a terminal and not /dev/null."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # a stream of a test, or a closed one
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+@click.group(
+    cls=ByPipe,
+    epilog="""\b
+Examples:
+  echo hello | trimtab message orders          without a verb a pipe decides: this sends
+  trimtab message orders                       and this shows what is there""",
+)
 def message() -> None:
     """Send, read, tail, find and trace messages.
 

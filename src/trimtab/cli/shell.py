@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 FINE, NOT_SO, MISUSE, UNREACHABLE = 0, 1, 2, 3
 INTERRUPTED = 130
+SECRET_VARIABLE = "TRIMTAB_SECRET_KEY"  # noqa: S105 - its name
 LOCAL = "127.0.0.1:9876"
 """Where `trimtab up` listens, if nothing else is said."""
 
@@ -170,7 +171,6 @@ def remote(command: Callable[..., None]) -> Callable[..., None]:
         nameserver: tuple[str, ...],
         profile: str | None,
         access_key: str | None,
-        secret_key: str | None,
         secret_key_file: Path | None,
         tls: bool,  # noqa: FBT001 - click hands it over so
         tls_ca: Path | None,
@@ -178,6 +178,7 @@ def remote(command: Callable[..., None]) -> Callable[..., None]:
         as_json: bool,  # noqa: FBT001
         **rest: Any,
     ) -> None:
+        secret_key = os.environ.get(SECRET_VARIABLE)
         if secret_key_file is not None:
             secret_key = secret_key_file.read_text().strip()
         said = Profile(
@@ -207,8 +208,13 @@ def target_of(said: Profile, profile_name: str | None) -> Target:
     ca = said.tls_ca or profile.tls_ca
     access_key = said.access_key or profile.access_key
     secret_key = said.secret_key or profile.secret_key
+    if said.access_key is not None and secret_key is None and sys.stdin.isatty():
+        secret_key = click.prompt(f"Secret of {access_key}", hide_input=True, err=True)
     if (access_key is None) != (secret_key is None):
-        raise SettingsError("--access-key and --secret-key belong together; one of them is missing")
+        raise SettingsError(
+            f"an access key and its secret belong together, and one is missing: say --access-key, and give the secret with"
+            f" --secret-key-file or in {SECRET_VARIABLE}"
+        )
     return Target(
         nameserver=nameserver or LOCAL,
         access_key=access_key,
@@ -234,11 +240,11 @@ _OPTIONS = (
         "--access-key", envvar="TRIMTAB_ACCESS_KEY", help="Sign requests.  [env: TRIMTAB_ACCESS_KEY]"
     ),
     click.option(
-        "--secret-key",
-        envvar="TRIMTAB_SECRET_KEY",
-        help="Others on this machine can see it; better from the environment.  [env: TRIMTAB_SECRET_KEY]",
+        "--secret-key-file",
+        type=_FILE,
+        help="Read its secret from this file. Without one it is asked for: others can see a command line."
+        f"  [env: {SECRET_VARIABLE}]",
     ),
-    click.option("--secret-key-file", type=_FILE, help="Read the secret from this file."),
     click.option("--tls", is_flag=True, help="Speak TLS; trust what the system trusts."),
     click.option("--tls-ca", type=_FILE, help="Speak TLS; trust the certificates in this PEM file."),
     click.option(

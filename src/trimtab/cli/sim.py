@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.suggesting import Suggesting
+
 if TYPE_CHECKING:
     from trimtab.sim import SimReport
 
@@ -17,7 +19,7 @@ TITLES = (
 LOAD_TITLES = ("lag max/mean", "drain s", "moves in 10 s")
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def sim() -> None:
     """Play what happens to a group on virtual time: one seed is one run."""
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.printing import print_json, print_table, say
+from trimtab.cli.suggesting import Suggesting
 
 if TYPE_CHECKING:
     from trimtab.model import MessageQueue
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def spark() -> None:
     """Look after queries of Spark: what they need, and where they stand."""
 

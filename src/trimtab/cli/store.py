@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.suggesting import Suggesting
+
 if TYPE_CHECKING:
     from trimtab.broker.store.scrub import Finding
 
 DAMAGED = 1
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def store() -> None:
     """Look after a broker's store while the broker is down."""
 

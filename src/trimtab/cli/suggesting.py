@@ -1,8 +1,10 @@
-"""Groups of verbs that help with a mistyped one."""
+"""Groups of verbs that help with a mistyped one, and say in their lists what each verb says of itself, to the end of the sentence."""
 
 from typing import Any
 
 import click
+
+SENTENCE_CHARS_MAX = 500
 
 
 class Suggesting(click.Group):
@@ -19,3 +21,13 @@ class Suggesting(click.Group):
             if not found:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(found)}?", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs; a sentence that is too long for its line goes on in the next one."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=SENTENCE_CHARS_MAX)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

@@ -7,6 +7,7 @@ import pytest
 from tests.security.accounts import ADMIN, FORGER, STRANGER, acl_in
 from tests.security.certificates import identity
 from tests.security.live import running
+from tests.unit.cli.test_framework import ALL
 from tests.unit.cli.verbs import Told, run
 from trimtab.broker.server import BrokerPlan
 from trimtab.io.tls import client_context, server_context
@@ -28,12 +29,9 @@ def test_an_account_is_taken_from_the_environment_from_options_and_from_a_file(t
         ns = servers.names_address
         made = as_somebody(ns, ADMIN, "topic", "create", "mine", "--queues", "1")
         assert made.code == 0, made.err
-        for options in (
-            ("--access-key", ADMIN.access_key, "--secret-key", ADMIN.secret_key),
-            ("--access-key", ADMIN.access_key, "--secret-key-file", str(secret)),
-        ):
-            told = run(ns, "topic", "queues", "mine", *options)
-            assert told.code == 0, told.err
+        options = ("--access-key", ADMIN.access_key, "--secret-key-file", str(secret))
+        told = run(ns, "topic", "queues", "mine", *options)
+        assert told.code == 0, told.err
         assert as_somebody(ns, ADMIN, "message", "send", "mine", "hello").code == 0
         assert as_somebody(ns, ADMIN, "message", "consume", "mine").out == "hello\n"
 
@@ -59,3 +57,11 @@ def test_tls_is_spoken_when_asked_for_and_missing_it_is_one_line(tmp_path: Path)
         for options in ((), ("--tls",), ("--tls-ca", str(other.ca))):
             told = run(ns, "cluster", "info", *options)
             assert (told.code, told.err.count("\n")) == (3, 1), told.err
+
+
+def test_a_secret_is_no_option_since_others_can_see_a_command_line() -> None:
+    for path, command in ALL:
+        assert not any("--secret-key" in parameter.opts for parameter in command.params), path
+    told = run("h:1", "topic", "list", "--access-key", "reader")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "TRIMTAB_SECRET_KEY" in told.err

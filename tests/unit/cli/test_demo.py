@@ -8,7 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from trimtab.cli.demo import DemoPlan, run_demo
+import httpx
+import pytest
+
+from trimtab.cli.demo import DemoPlan, program_name, run_demo
 from trimtab.cli.demo_counts import Ledger, fewest_moves
 from trimtab.cli.demo_screen import Screen
 from trimtab.model import MessageQueue
@@ -75,6 +78,36 @@ def test_the_whole_demo_in_small(tmp_path: Path) -> None:
     assert "\x1b" not in text, "no terminal, no colours"
     assert "Three commands to try next" in text
     assert "Three commands to try next" in (tmp_path / "new" / "demo.html").read_text()
+
+
+def test_the_commands_at_the_end_work_as_they_are_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / ".venv" / "bin" / "trimtab"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert program_name(str(program), path=str(program.parent)) == "trimtab"
+    assert program_name(str(program), path="/nowhere") == ".venv/bin/trimtab"
+    assert program_name(".venv/bin/trimtab", path="/nowhere") == ".venv/bin/trimtab"
+    assert program_name("/usr/lib/python3/site-packages/trimtab/__main__.py") == "python -m trimtab"
+
+
+def test_a_demo_that_is_kept_has_a_dashboard_until_ctrl_c(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "trimtab", "demo", "--fast", "--keep", "--output", str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = token = ""
+        while not token:
+            line = process.stdout.readline()
+            assert line, process.wait()
+            url = line.partition("dashboard: ")[2].strip() or url
+            token = line.partition("viewer token: ")[2].strip()
+        answer = httpx.get(f"{url}api/v1/overview", headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        assert "billing-leased" in {row["group"] for row in answer.json()["groups"]}
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait() in (0, 130)
 
 
 def children_of(pid: int) -> list[int]:

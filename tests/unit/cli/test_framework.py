@@ -60,6 +60,28 @@ def test_every_verb_of_ours_has_json(path: tuple[str, ...], command: click.Comma
     assert any("--json" in parameter.opts for parameter in command.params)
 
 
+def groups_of_verbs() -> list[str]:
+    context = click.Context(main)
+    return [
+        name
+        for name in main.list_commands(context)
+        if isinstance(main.get_command(context, name), click.Group)
+    ]
+
+
+@pytest.mark.parametrize("name", groups_of_verbs())
+def test_no_sentence_in_a_list_of_verbs_is_cut(name: str) -> None:
+    listed = run(None, name, "--help").out.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
+def test_the_installation_is_told_as_json_too() -> None:
+    told = run(None, "doctor", "--json")
+    assert (told.code, told.json["whole"]) == (0, True)
+    assert {"extra": "base", "package": "msgspec"}.items() <= told.json["packages"][0].items()
+
+
 def test_the_list_of_verbs_says_what_each_says_itself() -> None:
     listed = run(None, "--help").out
     for name in VERBS:

@@ -1,7 +1,10 @@
 """`trimtab message` and `dlq`, against servers of ours."""
 
 import json
+import subprocess
+from typing import Any
 
+from tests.unit.cli.test_framework import PROGRAM, program_env
 from tests.unit.cli.verbs import good, run
 from trimtab.broker.settings import BrokerSettings
 from trimtab.testing import BlockingCluster, Cluster
@@ -133,3 +136,26 @@ def test_many_dead_letters_are_replayed_a_few_at_a_time(cluster: BlockingCluster
     assert good(ns, "message", "consume", "%RETRY%many-g").out.split() == [
         str(number) for number in range(100)
     ]
+
+
+def test_without_a_verb_a_pipe_decides_and_it_is_said(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "piped", "--queues", "1", "--broker", "broker-a")
+    env = program_env(ns)
+
+    def program(**streams: Any) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*PROGRAM, "message", "piped", "--timeout", "60"],
+            text=True,
+            capture_output=True,
+            env=env,
+            check=True,
+            **streams,
+        )
+
+    sent = program(input="one\ntwo\n")
+    assert "this is `trimtab message send piped`" in sent.stderr
+    shown = program(stdin=subprocess.DEVNULL)
+    assert shown.stdout == "one\ntwo\n"
+    assert "this is `trimtab message consume piped`" in shown.stderr
+    assert "Did you mean send" in run(ns, "message", "sned", "x").err

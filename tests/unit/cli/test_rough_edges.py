@@ -86,6 +86,46 @@ def test_ctrl_c_ends_it_with_130_and_without_a_word(nameserver: str, args: tuple
         assert err.strip() == b""
 
 
+def test_ctrl_c_ends_a_dashboard_well(nameserver: str) -> None:
+    with program(nameserver, "dashboard", "--memory", "--port", "0") as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith(b"dashboard: http://")
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=ENDS_S_MAX)
+        assert (running.returncode, err) == (0, b""), "it runs until Ctrl-C: that is no failure"
+
+
+def test_ctrl_c_ends_a_long_simulation_whose_bar_says_rate_and_time_left(nameserver: str) -> None:
+    master, slave = pty.openpty()
+    environment = {**program_env(nameserver), "TERM": "xterm-256color", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [*PROGRAM, "sim", "swarm", "--seeds", "1000000", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env=environment,
+    ) as running:
+        os.close(slave)
+        try:
+            bar = ""
+            while not re.search(r"[0-9.]+/s .*[0-9]+:[0-9]{2}", bar):
+                bar = (bar + os.read(master, 65_536).decode(errors="replace"))[-2_000:]
+            running.send_signal(signal.SIGINT)
+            while drained(master):
+                pass
+            assert running.wait(ENDS_S_MAX) == 130
+        finally:
+            running.kill()
+            os.close(master)
+
+
+def drained(master: int) -> bool:
+    """Reads what is written to a terminal; whether the other side is still there."""
+    try:
+        return bool(os.read(master, 65_536))
+    except OSError:  # Linux says so when the other side is closed
+        return False
+
+
 def test_a_reader_that_takes_one_line_of_a_list(nameserver: str) -> None:
     for number in range(5):
         good(nameserver, "topic", "create", f"listed-{number}", "--queues", "1")
