@@ -1,10 +1,11 @@
 """What people ask for beside looking: searching, viewing, resetting, replaying, resending. Pages and the JSON API both call these."""
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from trimtab.cli.dlq import letters_of
-from trimtab.cli.moments import parse_place, parse_time
+from trimtab.cli.dlq import letters_in, letters_of
+from trimtab.cli.moments import parse_place, parse_time, span_text
 from trimtab.client.admin.reach import NoSuchTopicError
 from trimtab.client.admin.rows import FoundMessage, FoundMessages, QueueRange
 from trimtab.dashboard import answers, wishes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 REPLAYED_MAX = 1_000
 READ_AT_ONCE = 32
+TRACED_MAX = 100
+"""Dead letters of a page whose traces are looked for."""
 NOT_RECORDED = (
     "not recorded: producers keep their choice of brokers, latencies and isolation windows to themselves;"
     " what each broker got of a topic is on the topic's page"
@@ -138,6 +141,13 @@ class Actions:
         moved = sum(move.before != move.after for move in change.moves)
         return answers.Reset(done=not wish.preview, change=change, moved=moved)
 
+    async def producer_groups(self) -> answers.ProducerNames:
+        """Groups of producers, from brokers that keep a list of them."""
+        found = await self._admin.producer_groups()
+        return answers.ProducerNames(
+            groups=found.groups, untold=found.untold, failures=failure_texts(found.failures)
+        )
+
     async def producers(self, group: str) -> answers.Producers:
         """Who is connected."""
         found = await self._admin.producers(group)
@@ -154,12 +164,26 @@ class Actions:
 
     async def dead_letters(self, wish: wishes.DeadWish) -> answers.DeadLetters:
         """A group's, oldest first."""
-        letters = await self._letters(wish.name, wish.count)
+        wanted = wish.skip + wish.count
+        found = await self._letters(wish.name, wanted + 1)
+        letters = found[wish.skip : wanted]
         return answers.DeadLetters(
             group=wish.name,
             letters=tuple(map(message_line, letters)),
-            complete=len(letters) < wish.count,
+            complete=len(found) <= wanted,
+            skipped=wish.skip,
+            causes=await self._causes(wish.name, letters[:TRACED_MAX]),
         )
+
+    async def _causes(self, group: str, letters: list[FoundMessage]) -> dict[str, str]:
+        traces = await asyncio.gather(
+            *(self.trace(wishes.TraceWish(id=one.message_id)) for one in letters), return_exceptions=True
+        )
+        return {
+            one.offset_message_id: cause
+            for one, trace in zip(letters, traces, strict=True)
+            if isinstance(trace, answers.Trace) and (cause := cause_of(group, trace)) is not None
+        }
 
     async def _letters(self, group: str, count: int) -> list[FoundMessage]:
         try:
@@ -168,11 +192,24 @@ class Actions:
             await self._admin.group_settings(group)  # says so if there is no such group either
             return []
 
+    async def _letters_named(self, group: str, ids: set[str]) -> list[FoundMessage]:
+        """Those, wherever they lie."""
+        named = []
+        async with aclosing(letters_in(self._admin, group)) as found:
+            async for one in found:
+                if {one.message_id, one.offset_message_id} & ids:
+                    named.append(one)
+                    if len(named) >= REPLAYED_MAX:
+                        break
+        return named
+
     async def replay(self, wish: wishes.ReplayWish) -> answers.Resent:
         """Lets the group try its letters again, or says which ones that would be."""
-        letters = await self._letters(wish.name, REPLAYED_MAX)
-        if wish.ids:
-            letters = [one for one in letters if {one.message_id, one.offset_message_id} & set(wish.ids)]
+        letters = await (
+            self._letters_named(wish.name, set(wish.ids))
+            if wish.ids
+            else self._letters(wish.name, REPLAYED_MAX)
+        )
         lines = tuple(map(message_line, letters))
         to = ", ".join(sorted({line.origin for line in lines})) if wish.to_origin else f"group {wish.name}"
         sent = []
@@ -182,6 +219,15 @@ class Actions:
             )
             sent.append(await again)
         return answers.Resent(done=not wish.preview, to=to, letters=lines, sent=tuple(sent))
+
+
+def cause_of(group: str, trace: answers.Trace) -> str | None:
+    """How the group's last try of a message ended, if it was traced."""
+    tries = [step for step in trace.steps if step.what == "handled" and step.group == group and not step.ok]
+    if not tries:
+        return None
+    last = tries[-1]
+    return f"{last.detail or 'failed'} after {span_text(last.cost_ms)}, {len(tries)} tries traced"
 
 
 def _size(row: QueueRange, mean: float) -> answers.QueueSize:

@@ -7,6 +7,7 @@ from trimtab.client.admin.rows import (
     DeadLetterGroup,
     Member,
     OffsetChange,
+    ProducerGroup,
     ResentMessage,
     TopicRoute,
     TraceStep,
@@ -296,6 +297,15 @@ class Producers(Answer, frozen=True):
     failures: tuple[str, ...]
 
 
+class ProducerNames(Answer, frozen=True):
+    """Groups of producers that are connected."""
+
+    groups: tuple[ProducerGroup, ...]
+    untold: tuple[str, ...]
+    """Brokers that have no such list."""
+    failures: tuple[str, ...]
+
+
 class DeadGroups(Answer, frozen=True):
     """All of them."""
 
@@ -309,6 +319,11 @@ class DeadLetters(Answer, frozen=True):
     group: str
     letters: tuple[MessageLine, ...]
     complete: bool
+    """Whether there are no more behind them."""
+    skipped: int
+    """How many older ones were left out."""
+    causes: dict[str, str]
+    """How the last try went, by offset message id, of letters whose consumers trace."""
 
 
 class Reset(Answer, frozen=True):

@@ -117,6 +117,13 @@ ENDPOINTS = (
         lambda desk, wish: desk.actions.resend(wish),
     ),
     _get(
+        "/producers/groups",
+        "Groups of producers that are connected, from brokers that keep a list of them.",
+        wishes.Nothing,
+        answers.ProducerNames,
+        lambda desk, _: desk.actions.producer_groups(),
+    ),
+    _get(
         "/producers",
         "Producers of a group that are connected.",
         wishes.Named,

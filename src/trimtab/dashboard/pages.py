@@ -208,18 +208,22 @@ class Pages:
     async def producers(self, request: Request) -> Response:
         """Who is connected in a group of producers."""
         name = query_of(request).get("name", "")
+        groups = await self._desk.actions.producer_groups()
         found = None
         if name:
             found = await self._desk.actions.producers(msgspec.convert(name, wishes.Name))
-        return page(request, "producers.html", name=name, producers=found)
+        return page(request, "producers.html", name=name, groups=groups, producers=found)
 
     async def dead_letters(self, request: Request) -> Response:
         """By group, and the letters of one."""
-        name = query_of(request).get("name", "")
+        asked = query_of(request)
         groups = await self._desk.actions.dead_groups()
         letters = None
-        if name:
-            letters = await self._desk.actions.dead_letters(msgspec.convert({"name": name}, wishes.DeadWish))
+        if asked.get("name"):
+            given = {key: asked[key] for key in ("name", "skip") if asked.get(key)}
+            letters = await self._desk.actions.dead_letters(
+                msgspec.convert(given, wishes.DeadWish, strict=False)
+            )
         return page(request, "dead_letters.html", groups=groups, letters=letters)
 
     async def replay(self, request: Request) -> Response:

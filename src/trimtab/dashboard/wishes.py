@@ -72,6 +72,8 @@ class DeadWish(Wish, frozen=True):
 
     name: Name
     count: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """So many of the oldest are left out."""
 
 
 class ResetWish(Wish, frozen=True):

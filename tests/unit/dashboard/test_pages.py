@@ -5,12 +5,14 @@ import asyncio
 import msgspec
 
 from tests.unit.dashboard.scene import Scene, eventually, play
-from trimtab import Received
+from trimtab import Message, Producer, Received
 from trimtab.broker.settings import BrokerSettings
 from trimtab.client.push_settings import Consuming
 from trimtab.dashboard.api import ENDPOINTS, PREFIX
 from trimtab.dashboard.openapi import openapi
 from trimtab.dashboard.tokens import Role
+from trimtab.wire.codes import RESPONSE_FLAG, RequestCode, ResponseCode
+from trimtab.wire.commands import Command
 
 QUICK = BrokerSettings(delay_levels=" ".join(["1s"] * 18))
 
@@ -175,6 +177,65 @@ def test_a_dead_letter_is_replayed_after_a_preview_and_a_message_resent() -> Non
             assert topic["messages"] == 2
 
     play(story, settings=QUICK)
+
+
+def test_dead_letters_have_pages_and_their_cause_if_it_was_traced() -> None:
+    async def story(one: Scene) -> None:
+        await one.admin.create_group("billing")
+        for topic in ("%DLQ%billing", "%RETRY%billing"):
+            await one.admin.create_topic(topic, queues=1)
+        receipts = await one.send("%DLQ%billing", *(b"%d" % number for number in range(5)))
+        records = [
+            ["SubBefore", "1000", "", "billing", "r1", receipts[3].message_id, "2", "k"],
+            ["SubAfter", "r1", receipts[3].message_id, "7", "false", "k", "2"],
+        ]
+        text = "".join("\x01".join(record) + "\x02" for record in records)
+        await one.send("RMQ_SYS_TRACE_TOPIC", text.encode(), keys=[receipts[3].message_id])
+        async with one.browser(Role.OPERATOR) as browser:
+            path = f"{PREFIX}/dead-letters/group?name=billing"
+            first = (await browser.get(f"{path}&count=2")).json()
+            assert (len(first["letters"]), first["complete"], first["causes"]) == (2, False, {})
+            last = (await browser.get(f"{path}&count=2&skip=3")).json()
+            assert (last["complete"], last["skipped"]) == (True, 3)
+            assert last["causes"] == {receipts[3].offset_message_id: "EXCEPTION after 7ms, 1 tries traced"}
+            page = (await browser.get("/dead-letters?name=billing&skip=2")).text
+            assert "3 to 5, oldest first" in page
+            assert "EXCEPTION after 7ms" in page
+            form = {
+                "csrf": one.csrf(browser),
+                "name": "billing",
+                "ids": receipts[4].offset_message_id,
+                "apply": "yes",
+            }
+            assert "went to group billing" in (await browser.post("/dead-letters/replay", data=form)).text
+
+    play(story)
+
+
+def test_groups_of_producers_are_listed_where_brokers_know_them() -> None:
+    async def story(one: Scene) -> None:
+        await one.admin.create_topic("orders", queues=1)
+        async with (
+            Producer("shop", nameserver=one.cluster.nameserver) as producer,
+            one.browser(Role.VIEWER) as browser,
+        ):
+            await producer.send(Message("orders", b"x"))
+
+            async def is_listed() -> bool:
+                return "/producers?name=shop" in (await browser.get("/producers")).text
+
+            await eventually(is_listed, "the group is listed")
+            stop = one.cluster.intercept(
+                RequestCode.GET_ALL_PRODUCER_INFO,
+                lambda command: Command(
+                    code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, opaque=command.opaque, flag=RESPONSE_FLAG
+                ),
+            )
+            page = (await browser.get("/producers")).text
+            assert "Not told by broker-a: brokers before 4.9.4" in page
+            stop()
+
+    play(story)
 
 
 def test_a_scenario_is_played_in_both_modes() -> None:

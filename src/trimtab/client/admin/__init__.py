@@ -57,11 +57,6 @@ class Admin(Overview):
     ) -> None:
         await self.close()
 
-    @property
-    def nameservers(self) -> tuple[str, ...]:
-        """Whom it asks for routes, once it began."""
-        return self._nameservers
-
     async def start(self) -> None:
         """Begins; `async with` does it."""
         if self._open_session is None:

@@ -13,17 +13,26 @@ from trimtab.client.admin.rows import (
     BrokerStates,
     BrokerTexts,
     ClusterView,
+    ProducerGroup,
+    ProducerGroups,
     ProducerView,
     Rate,
     Rates,
 )
-from trimtab.errors import QueryNotFoundError, ResponseError, SettingsError, SystemFailureError
+from trimtab.errors import (
+    QueryNotFoundError,
+    RequestCodeNotSupportedError,
+    ResponseError,
+    SettingsError,
+    SystemFailureError,
+)
 from trimtab.wire.bodies import (
     AclConfig,
     BrokerStatsData,
     BrokerStatsItem,
     KVTable,
     ProducerConnection,
+    ProducerTableInfo,
 )
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
@@ -134,6 +143,28 @@ class ClusterPart(Messages):
         }
         return ProducerView(
             group=group, members=tuple(rows[name] for name in sorted(rows)), failures=told.failures
+        )
+
+    async def producer_groups(self) -> ProducerGroups:
+        """The groups of producers that are connected, from brokers that keep a list of them."""
+        asked = "list of all producers"
+
+        async def table(_broker: str, address: str) -> ProducerTableInfo | None:
+            try:
+                answer = await self._ask(address, RequestCode.GET_ALL_PRODUCER_INFO, asked=asked)
+            except RequestCodeNotSupportedError:
+                return None
+            return decode_body(ProducerTableInfo, answer.body)
+
+        told = (await self._each(asked, await self._masters(), table)).or_raise()
+        ids: dict[str, set[str]] = {}
+        for body in told.found.values():
+            for group, members in ({} if body is None else body.data).items():
+                ids.setdefault(group, set()).update(one.client_id or "" for one in members)
+        return ProducerGroups(
+            groups=tuple(ProducerGroup(group=name, members=len(ids[name])) for name in sorted(ids)),
+            untold=tuple(sorted(broker for broker, body in told.found.items() if body is None)),
+            failures=told.failures,
         )
 
     # --- name servers -------------------------------------------------------------------------------------------

@@ -486,6 +486,22 @@ class ProducerView(Row, frozen=True):
     failures: tuple[BrokerFailure, ...] = ()
 
 
+class ProducerGroup(Row, frozen=True):
+    """A group of producers, and how many of them are connected."""
+
+    group: str
+    members: int
+
+
+class ProducerGroups(Row, frozen=True):
+    """Groups of producers that are connected."""
+
+    groups: tuple[ProducerGroup, ...]
+    untold: tuple[str, ...] = ()
+    """Brokers that have no such list: Apache's before 4.9.4."""
+    failures: tuple[BrokerFailure, ...] = ()
+
+
 class Account(Row, frozen=True):
     """An account of a broker with ACL; its secret is not shown."""
 
