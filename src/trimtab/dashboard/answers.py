@@ -343,10 +343,21 @@ class Resent(Answer, frozen=True):
     sent: tuple[ResentMessage, ...]
 
 
+class HeldSpan(Answer, frozen=True):
+    """A member held a queue for a while; times are virtual seconds since the group had settled."""
+
+    queue: str
+    member: str
+    from_s: float
+    until_s: float
+
+
 class Simulated(Answer, frozen=True):
     """Runs of a scenario side by side, under the names of the simulator's report."""
 
     scenario: str
+    holdings: tuple[tuple[HeldSpan, ...], ...]
+    """Who held what when, for each report; the first queues, if there are very many."""
     reports: tuple[dict[str, bool | int | float | str | tuple[str, ...] | None], ...]
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from trimtab.cli.moments import number_text, rate_text, span_text, time_text
-from trimtab.dashboard.charts import bar, line_chart
+from trimtab.dashboard.charts import bar, holding_chart, line_chart
 
 FOLDER = Path(__file__).parent
 NAME_CHARS_MAX = 28
@@ -51,7 +51,7 @@ _environment.filters |= {
     "skew": skew_text,
     "q": query,
 }
-_environment.globals |= {"line_chart": line_chart, "bar": bar}
+_environment.globals |= {"line_chart": line_chart, "holding_chart": holding_chart, "bar": bar}
 
 
 def render(template: str, **values: Any) -> str:

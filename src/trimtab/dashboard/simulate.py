@@ -2,15 +2,25 @@
 
 import asyncio
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from trimtab.dashboard.answers import Simulated
+from trimtab.dashboard.answers import HeldSpan, Simulated
 from trimtab.dashboard.subject import BusyError
 from trimtab.dashboard.wishes import SimulationWish
 from trimtab.errors import SettingsError
 
+if TYPE_CHECKING:
+    from trimtab.sim.scenarios import Scenario
+    from trimtab.sim.world import World
+
 RUN_S_MAX = 60.0
+LOOK_EVERY_MS = 100
+LOOKS_MAX = 20_000
+SPANS_MAX = 5_000
+QUEUES_DRAWN_MAX = 48
 AT_ONCE_MAX = 1
 
 
@@ -66,10 +76,48 @@ async def _in_process(wish: SimulationWish) -> Simulated:
     raise SettingsError(f"the simulation cannot be run: {last}")
 
 
+class HoldingRecorder:
+    """Looks at a simulated group every so many virtual milliseconds. It draws no chance, so the run is the same as without it."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], float] = {}
+        self._looks = 0
+        self.spans: list[HeldSpan] = []
+
+    def watching(self, scenario: "Scenario") -> "Scenario":
+        """The scenario, looked at."""
+
+        def play(world: "World") -> None:
+            began_ms = world.timeline.now_ms
+
+            def look() -> None:
+                self._looks += 1
+                self._look(world, (world.timeline.now_ms - began_ms) / 1000)
+                if self._looks < LOOKS_MAX and len(self.spans) < SPANS_MAX:
+                    world.timeline.after(LOOK_EVERY_MS, look)
+
+            look()
+            scenario.play(world)
+            self._look(world, (world.timeline.now_ms - began_ms) / 1000, is_last=True)
+
+        return replace(scenario, play=play)
+
+    def _look(self, world: "World", at_s: float, *, is_last: bool = False) -> None:
+        queues = sorted(world.watch.holders, key=str)[:QUEUES_DRAWN_MAX]
+        now = {(str(queue), member) for queue in queues for member in world.watch.holders[queue]}
+        for key in [key for key in self._open if is_last or key not in now]:
+            self.spans.append(HeldSpan(queue=key[0], member=key[1], from_s=self._open.pop(key), until_s=at_s))
+        if not is_last:
+            for key in sorted(now - self._open.keys()):
+                self._open[key] = at_s
+
+
 def reports(wish: SimulationWish) -> Simulated:
     """Runs it here and now."""
-    from trimtab.sim import run  # noqa: PLC0415
+    from trimtab.sim.running import play, shape_of  # noqa: PLC0415
+    from trimtab.sim.scenarios import scenario_by_name  # noqa: PLC0415
 
+    scenario = scenario_by_name(wish.scenario)
     modes = ("leased", "classic") if wish.mode == "both" else (wish.mode,)
     options = {
         "members": wish.members,
@@ -78,8 +126,16 @@ def reports(wish: SimulationWish) -> Simulated:
         "broker_kind": wish.broker_kind,
         "seed": wish.seed,
     }
-    found = [msgspec.to_builtins(run(wish.scenario, mode=mode, **options)) for mode in modes]
-    return Simulated(scenario=wish.scenario, reports=tuple(found))
+    recorders = [HoldingRecorder() for _ in modes]
+    found = [
+        msgspec.to_builtins(play(recorder.watching(scenario), shape_of(scenario, {**options, "mode": mode})))
+        for mode, recorder in zip(modes, recorders, strict=True)
+    ]
+    return Simulated(
+        scenario=wish.scenario,
+        reports=tuple(found),
+        holdings=tuple(tuple(recorder.spans) for recorder in recorders),
+    )
 
 
 def main() -> int:

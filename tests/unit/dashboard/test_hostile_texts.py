@@ -113,7 +113,7 @@ def test_no_text_becomes_markup(text: str) -> None:
         ("resent.html", {"resent": msgspec.structs.replace(hostile(answers.Resent, text), done=False), "action": "/message/resend", "fields": {"topic": [text]}}),
         ("producers.html", {"name": text, "groups": hostile(answers.ProducerNames, text), "producers": hostile(answers.Producers, text)}),
         ("dead_letters.html", {"groups": hostile(answers.DeadGroups, text), "letters": hostile(answers.DeadLetters, text)}),
-        ("simulation.html", {"scenarios": {text: text}, "wish": {"scenario": text, "seed": text}, "simulated": answers.Simulated(scenario=text, reports=({"mode": text, "violations": (), "strategy": text},))}),
+        ("simulation.html", {"scenarios": {text: text}, "wish": {"scenario": text, "seed": text}, "simulated": answers.Simulated(scenario=text, holdings=((hostile(answers.HeldSpan, text),),), reports=({"mode": text, "violations": (), "strategy": text},))}),
         ("problem.html", {"problem": text}),
         ("sign_in.html", {"problem": text}),
     ]  # fmt: skip

@@ -245,6 +245,8 @@ def test_a_scenario_is_played_in_both_modes() -> None:
             page = await browser.post("/simulation", data=form)
             assert page.status_code == 200, page.text
             assert "Delivered twice" in page.text
+            for mode in ("leased", "classic"):
+                assert f"{mode}: who held each of 8 queues" in page.text
             assert (await browser.post("/simulation", data=form | {"scenario": "nothing"})).status_code == 400
             assert (await browser.post("/simulation", data=form | {"members": "many"})).status_code == 400
 

@@ -10,18 +10,21 @@ from tests.unit.client import group_facts
 from trimtab.balance.recorder import Event, Flight
 from trimtab.client.admin.diagnosis import Finding
 from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names
-from trimtab.dashboard.answers import Group, MemberBrief, Moment, Point, QueueLine
+from trimtab.dashboard.answers import Group, HeldSpan, MemberBrief, Moment, Point, QueueLine
 from trimtab.dashboard.bodies import hex_dump
-from trimtab.dashboard.charts import bar, line_chart
+from trimtab.dashboard.charts import bar, holding_chart, line_chart
 from trimtab.dashboard.drawing import share_text, short, skew_text
 from trimtab.dashboard.group_view import group_view, queue_lines
 from trimtab.dashboard.history import History, HistoryError
 from trimtab.dashboard.overview_view import overview_view
 from trimtab.dashboard.serving import history_file
+from trimtab.dashboard.simulate import reports
 from trimtab.dashboard.timeline import held_since, moments_of, scrub, timeline
 from trimtab.dashboard.what_if import STRATEGIES, what_if
+from trimtab.dashboard.wishes import SimulationWish
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
+from trimtab.sim import run
 
 
 def group(members: list[str], holders: dict[int, str], queues: int = 8) -> Group:
@@ -249,3 +252,24 @@ def test_the_overview_says_what_is_wrong_with_groups() -> None:
     assert "client id c-1 is connected more than once" in needs["same"]
     assert "no member is connected" in needs["alone"]
     assert needs["watched"].startswith("double-held-queues: t@a:0")
+
+
+def test_looking_at_a_simulation_changes_nothing_in_it() -> None:
+    wish = SimulationWish(scenario="join", mode="both", members=3, queues=6, seed=5)
+    looked = reports(wish)
+    for report, spans in zip(looked.reports, looked.holdings, strict=True):
+        plain = run("join", mode=str(report["mode"]), members=3, queues=6, seed=5, broker_kind="ours")
+        assert report["moved"] == plain.moved
+        assert report["delivered_twice"] == plain.delivered_twice
+        assert len({span.queue for span in spans}) == 6
+        assert len({span.member for span in spans}) == 4
+        assert all(span.until_s >= span.from_s for span in spans)
+
+
+def test_a_chart_of_holdings_marks_what_two_held() -> None:
+    first = HeldSpan(queue="q", member="<a>", from_s=0.0, until_s=4.0)
+    chart = holding_chart([first, HeldSpan(queue="q", member="b", from_s=3.0, until_s=9.0)], 10.0, "classic")
+    assert chart.count('class="both"') == 1
+    assert "&lt;a&gt;" in chart
+    assert 'class="both"' not in holding_chart([first], 10.0, "leased")
+    assert holding_chart([], 1.0, "x") == ""
