@@ -37,6 +37,8 @@ class Size:
     """Of each topic of the wide group, at each broker."""
     members: int = 10
     """Of the wide group."""
+    dead: int = 500
+    """Groups with a topic of dead letters."""
 
     @property
     def wide_queues(self) -> int:
@@ -57,6 +59,7 @@ def put_in_place(directory: Path, size: Size) -> None:
     counts = {name: size.queues if at < size.wide_topics else 1 for at, name in enumerate(names)} | {
         f"%RETRY%{WIDE}": 1
     }
+    counts |= {f"%DLQ%{group}": 1 for group in groups[1 : size.dead + 1]}
     topics = {
         name: TopicConfig(topic_name=name, read_queue_nums=count, write_queue_nums=count)
         for name, count in counts.items()
