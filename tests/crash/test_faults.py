@@ -11,6 +11,7 @@ from tests.crash.harness import HOST, START_MS, Faults, World
 from tests.crash.images import make_store, show
 from trimtab.broker.store import (
     Store,
+    StoreBusyError,
     StoreError,
     StoreFullError,
     StoreReadOnlyError,
@@ -238,3 +239,85 @@ def test_seeds_are_repeatable() -> None:
         return calls
 
     assert trace(5) == trace(5)
+
+
+class FilesRunOut:
+    """While `is_short`, no file and no directory can be opened; files that are open can be used."""
+
+    def __init__(self) -> None:
+        self.is_short = False
+        self.refused = 0
+
+    def __call__(self, call: str, name: str) -> None:
+        if self.is_short and call in {"open", "sync_dir"}:
+            self.refused += 1
+            raise OSError(errno.EMFILE, "Too many open files", name)
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 10, 1 << 20])
+def test_a_store_that_could_open_no_file_for_a_while_goes_on_as_if_nothing_had_been(
+    segment_bytes: int,
+) -> None:
+    disk, files = SimDisk(Random(1)), FilesRunOut()
+    settings = StoreSettings(
+        disk_free_bytes_min=0, checkpoint_bytes=4096, segment_bytes=segment_bytes, flush_interval_ms=1
+    )
+    store = Store.open(disk, settings, chance=Random(1))
+    disk.before = files
+    stored: list[int] = []
+    acked: list[int] = []
+    for number in range(60):
+        files.is_short = number % 20 >= 10
+        try:
+            end = store.append(message(number), START_MS, HOST).end
+            store.write()
+        except StoreWriteError:
+            continue
+        else:
+            stored.append(number)
+            store.on_durable(end, lambda failure, number=number: acked.append(number))  # type: ignore[misc]
+        store.tick(10_000 * (number + 1))
+        assert store.refusal is None
+    files.is_short = False
+    store.tick(1_000_000)
+    assert files.refused
+    assert acked == stored, "all that was taken is durable in the end"
+    assert [int(show(store, "T", 0, offset)) for offset in range(len(stored))] == stored
+    disk.cut_power()
+    assert verify(disk) == []
+
+
+def test_reading_closes_a_file_for_the_one_that_it_needs() -> None:
+    disk = SimDisk(Random(1))
+    store, sents = make_store(disk)
+    shown = show(store, "alpha", 0, 0)
+    opens = 0
+
+    def one_in_two(call: str, name: str) -> None:
+        nonlocal opens
+        if call == "open":
+            opens += 1
+            if opens % 2:
+                raise OSError(errno.ENFILE, "Too many open files in system", name)
+
+    disk.before = one_in_two
+    for offset, sent in enumerate(sents["alpha", 0]):
+        assert show(store, "alpha", 0, offset) == sent.body
+    disk.before = None
+    assert show(store, "alpha", 0, 0) == shown
+    store.close()
+
+
+def test_a_read_that_finds_no_file_to_spare_says_try_again_and_not_damaged() -> None:
+    disk, files = SimDisk(Random(1)), FilesRunOut()
+    store, sents = make_store(disk)
+    store.close()
+    store = Store.open(disk, StoreSettings(disk_free_bytes_min=0), chance=Random(1))
+    disk.before = files
+    files.is_short = True
+    with pytest.raises(StoreBusyError, match="try again") as caught:
+        show(store, "alpha", 0, 0)
+    assert caught.value.retriable
+    files.is_short = False
+    assert show(store, "alpha", 0, 0) == sents["alpha", 0][0].body
+    store.close()

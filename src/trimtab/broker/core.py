@@ -26,6 +26,7 @@ from trimtab.broker.requests import HANDLERS, HOT_HANDLERS, Answer, Later, Peer,
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.states import States
 from trimtab.broker.stats import Stats
+from trimtab.broker.store.errors import StoreBusyError
 from trimtab.broker.timers import TimerCursors, Timers
 from trimtab.broker.topics import TopicTable
 from trimtab.broker.transactions import Transactions
@@ -301,6 +302,8 @@ class BrokerCore:
             HOT_HANDLERS[type(request)](self, peer, request, body, now)
         except Refused as refused:
             answer = Answer(refused.code, remark=refused.remark)
+        except StoreBusyError as busy:
+            answer = Answer(ResponseCode.SYSTEM_BUSY, remark=str(busy))
         except ProtocolError as error:
             answer = Answer(ResponseCode.MESSAGE_ILLEGAL, remark=str(error))
         except Exception as error:  # noqa: BLE001 - as in _decide
@@ -328,6 +331,8 @@ class BrokerCore:
             return handler.run(self, Request(peer, command, header, now))
         except Refused as refused:
             return Answer(refused.code, remark=refused.remark)
+        except StoreBusyError as busy:
+            return Answer(ResponseCode.SYSTEM_BUSY, remark=str(busy))
         except ProtocolError as error:  # the frame was whole, so the peer's other requests need not suffer
             return Answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except Exception as error:  # noqa: BLE001 - a defect of ours must not take the peer's other requests with it

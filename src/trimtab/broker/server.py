@@ -48,9 +48,7 @@ class BrokerPlan:
     port: int = 0
     has_vip_port: bool = False
     """Old clients send to the port two below."""
-    limits: ServingLimits = field(
-        default_factory=lambda: ServingLimits(connections_max=10_000, connections_per_host_max=10_000)
-    )
+    limits: ServingLimits = field(default_factory=ServingLimits)
     tls: ssl.SSLContext | None = None
     nameserver_tls: ssl.SSLContext | None = None
     """How the name servers are reached: a context for connecting, where `tls` is one for listening."""

@@ -9,7 +9,7 @@ from trimtab.wire.fastjson_writer import encode_body
 
 if TYPE_CHECKING:
     from trimtab.broker.offsets import OffsetTable
-    from trimtab.broker.store import Store
+    from trimtab.broker.store import Store, StoreError
     from trimtab.broker.store.flusher import Waiter
 
 B = TypeVar("B", bound=Body)
@@ -58,7 +58,11 @@ class States:
             self._offsets_saved_ms = now_ms
         if offsets.changes != self._offset_changes and now_ms - self._offsets_saved_ms >= interval_ms:
             self._offsets_saved_ms = now_ms
-            self.save_offsets(offsets)
+            self.save_offsets(offsets, self._saved_offsets)
+
+    def _saved_offsets(self, failure: "StoreError | None") -> None:
+        if failure is not None:
+            self._offset_changes = -1  # they count as changed, so that the next time saves them
 
     def load(self, name: str, body_type: type[B]) -> B | None:
         """A state by name, if it was ever saved."""

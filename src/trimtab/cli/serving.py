@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trimtab.broker.acl import Acl
     from trimtab.broker.server import BrokerPlan, BrokerServer
     from trimtab.io.disk import Disk
+    from trimtab.io.serving import ServingLimits
     from trimtab.names.server import NameServer
 
 BROKER_PORT_STEP = 10
@@ -171,6 +172,7 @@ def run_up(
             f"--broker-port {broker_port} leaves no port for broker {brokers}; say a lower one"
         )
     acl, tls, folder = outside.load_acl(), outside.tls(), storage.folder()
+    limits = limits_for(1 + brokers, brokers)
 
     def plans(nameserver: str) -> "list[BrokerPlan]":
         nameserver_port = nameserver.rpartition(":")[2]
@@ -186,6 +188,7 @@ def run_up(
                 tls=tls,
                 nameserver_tls=outside.tls_to_ourselves(),
                 acl=acl,
+                limits=limits,
             )
             for number, name in enumerate(broker_names(brokers))
         ]
@@ -193,7 +196,7 @@ def run_up(
     with locked(folder), locked(folder and folder / "nameserver"):
         note_idle_brokers(folder, brokers)
         serve(
-            new_nameserver(nameserver_port, folder and folder / "nameserver", outside, acl),
+            new_nameserver(nameserver_port, folder and folder / "nameserver", outside, acl, limits),
             plans,
             folder,
             outside,
@@ -205,7 +208,7 @@ def run_names(port: int, *, storage: Storage, outside: Outside) -> None:
     """Until a signal comes."""
     acl, folder = outside.load_acl(), storage.folder("nameserver")
     with locked(folder):
-        serve(new_nameserver(port, folder, outside, acl), lambda _: [], folder, outside)
+        serve(new_nameserver(port, folder, outside, acl, limits_for(1, 0)), lambda _: [], folder, outside)
 
 
 def run_broker(
@@ -241,6 +244,7 @@ def run_broker(
         tls=outside.tls(),
         nameserver_tls=None if nameserver_ca is None else client_context(nameserver_ca),
         acl=outside.load_acl(),
+        limits=limits_for(1, 1),
     )
     serve(None, lambda _: [plan], folder, outside)
 
@@ -250,7 +254,20 @@ def broker_names(count: int) -> list[str]:
     return [f"broker-{chr(ord('a') + number)}" for number in range(count)]
 
 
-def new_nameserver(port: int, folder: Path | None, outside: Outside, acl: "Acl | None") -> "NameServer":
+def limits_for(servers: int, stores: int) -> "ServingLimits":
+    """What each server of this process bears. Files are asked for first: a store that cannot open one takes no messages."""
+    from trimtab.broker.store import StoreSettings
+    from trimtab.io.open_files import connections_within, raise_open_files_limit
+    from trimtab.io.serving import ServingLimits
+
+    kept = stores * StoreSettings().open_files_max
+    most = connections_within(raise_open_files_limit(), servers=servers, kept_by_stores=kept)
+    return ServingLimits().with_connections(most)
+
+
+def new_nameserver(
+    port: int, folder: Path | None, outside: Outside, acl: "Acl | None", limits: "ServingLimits"
+) -> "NameServer":
     from trimtab.io.clock import SystemClock
     from trimtab.names.server import NameServer
 
@@ -261,6 +278,7 @@ def new_nameserver(port: int, folder: Path | None, outside: Outside, acl: "Acl |
         kv_path=folder and folder / "kvConfig.json",
         tls=outside.tls(),
         guard=acl,
+        limits=limits,
     )
 
 

@@ -16,7 +16,7 @@ import itertools
 import logging
 import ssl
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from trimtab.errors import ProtocolError
@@ -36,8 +36,9 @@ _SWEEP_S_MAX = 5.0
 class ServingLimits:
     """What a server bears."""
 
-    connections_max: int = 1_000
-    connections_per_host_max: int = 1_000
+    connections_max: int = 10_000
+    connections_per_host_max: int = 2_000
+    """So that one machine cannot take all of them: five can."""
     frame_bytes_max: int = FRAME_BYTES_MAX
     first_frame_ms_max: int = 10_000
     """From the connection to the end of its first frame."""
@@ -51,6 +52,13 @@ class ServingLimits:
     """As long as a peer leaves more than this unread, nothing is read from it."""
     unread_bytes_max: int = 8 << 20
     """A peer that has left more than this unread is cut off when more is to be sent."""
+
+    def with_connections(self, most: int) -> "ServingLimits":
+        """The same with not more connections than that; one host never gets more than half of fewer."""
+        if most >= self.connections_max:
+            return self
+        per_host = min(self.connections_per_host_max, max(1, most // 2))
+        return replace(self, connections_max=most, connections_per_host_max=per_host)
 
     def __post_init__(self) -> None:
         """The two bounds of what is unread belong together."""

@@ -10,7 +10,7 @@ from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, place
 from trimtab.broker.recalls import recall_handle_of
 from trimtab.broker.requests import LATER, Access, Answer, Later, Peer, Refused, Request, handles, handles_hot
 from trimtab.broker.store import Appended, Part
-from trimtab.broker.store.errors import StoreError
+from trimtab.broker.store.errors import StoreBusyError, StoreError
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Now
 from trimtab.wire import properties as keys
@@ -335,10 +335,10 @@ def append(core: BrokerCore, placed: Placed, now: Now) -> Appended:
 
 
 def _refused(error: InvalidMessageError | StoreError) -> Refused:
-    is_full = isinstance(error, StoreError)
-    return Refused(
-        ResponseCode.SERVICE_NOT_AVAILABLE if is_full else ResponseCode.MESSAGE_ILLEGAL, str(error)
-    )
+    if isinstance(error, InvalidMessageError):
+        return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    is_busy = isinstance(error, StoreBusyError)
+    return Refused(ResponseCode.SYSTEM_BUSY if is_busy else ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
 
 
 def _too_long(core: BrokerCore, body: bytes) -> Refused:

@@ -1,6 +1,7 @@
 """The broker's durable store. Everything that others need of it is named here."""
 
 from trimtab.broker.store.errors import (
+    StoreBusyError,
     StoreClosedError,
     StoreDamagedError,
     StoreError,
@@ -30,6 +31,7 @@ __all__ = [
     "ReadStatus",
     "StateStatus",
     "Store",
+    "StoreBusyError",
     "StoreClosedError",
     "StoreDamagedError",
     "StoreError",

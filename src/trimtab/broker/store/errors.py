@@ -1,6 +1,15 @@
 """What can go wrong with the store, in the caller's terms."""
 
+import errno
+
 from trimtab.errors import TrimtabError
+
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+
+
+def is_short_of_files(failure: BaseException | None) -> bool:
+    """Whether a call failed only because too many files are open: nothing was done, and a later try may succeed."""
+    return isinstance(failure, OSError) and failure.errno in _TOO_MANY_FILES
 
 
 class StoreError(TrimtabError):
@@ -36,6 +45,12 @@ class StoreWriteError(StoreError):
 
 class StoreFullError(StoreError):
     """Too little room is left on the disk, or writing ran too far ahead of it. It gets better by itself or by making room."""
+
+    retriable = True
+
+
+class StoreBusyError(StoreError):
+    """Too much is on its way already, or too many files are open. Nothing is wrong with what is stored; it gets better by itself."""
 
     retriable = True
 

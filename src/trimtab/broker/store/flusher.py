@@ -1,7 +1,7 @@
 """Syncing without stopping: one sync at a time, elsewhere; everybody who waits when it begins is served when it ends.
 
 A sync that fails is the end of writing. The system reports the error once and then takes the lost pages for clean, so a second
-try would succeed and mean nothing.
+try would succeed and mean nothing. Only when too many files are open was nothing asked of the disk: that is tried again.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Protocol
 
-from trimtab.broker.store.errors import StoreClosedError, StoreError, StoreReadOnlyError
+from trimtab.broker.store.errors import StoreClosedError, StoreError, StoreReadOnlyError, is_short_of_files
 from trimtab.broker.store.log import Log, SyncJob
 
 Job = Callable[[], None]
@@ -120,6 +120,10 @@ class Flusher:
         self._executor.submit(job.run, lambda failure: self._done(job, failure))
 
     def _done(self, job: SyncJob, failure: Exception | None) -> None:
+        if is_short_of_files(failure):
+            self._log.put_off_sync(job)
+            self._running = False  # the next request begins another; ticks make them
+            return
         if failure is not None:
             error = StoreReadOnlyError(
                 f"the log could not be made durable: {failure}; mend the disk and start the broker again"

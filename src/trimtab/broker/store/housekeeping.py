@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from trimtab.broker.store.checkpoint import Checkpoint, CheckpointJob
-from trimtab.broker.store.errors import StoreDamagedError, StoreReadOnlyError
+from trimtab.broker.store.errors import StoreDamagedError, StoreReadOnlyError, is_short_of_files
 from trimtab.broker.store.flusher import Executor
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Queue
@@ -104,6 +104,11 @@ class Housekeeping:
         if isinstance(failure, OSError) and failure.errno in _NO_ROOM:
             # Everything is still in memory and is written whole at the next try.
             self.last_complaint = f"the last checkpoint failed: {failure}; make room on the disk"
+            return
+        if is_short_of_files(failure):
+            self.last_complaint = (
+                f"the last checkpoint failed: {failure}; raise the limit of open files (ulimit -n)"
+            )
             return
         error = StoreReadOnlyError(
             f"a checkpoint could not be made durable: {failure}; mend the disk and start the broker again"

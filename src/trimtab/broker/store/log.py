@@ -147,6 +147,10 @@ class Log:
         for file in finished:
             file.close()
 
+    def put_off_sync(self, job: SyncJob) -> None:
+        """The job could not be begun: all of it is left for the next one."""
+        self._directory_changed |= job.directory_changed
+
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the log; `StoreDamagedError` if they should be there and are not."""
         index = bisect_right(self.bases, offset) - 1
