@@ -28,6 +28,8 @@ from trimtab.wire.signing import Credentials
 _log = logging.getLogger(__name__)
 
 TICK_S = 0.1
+DRAIN_S_MAX = 10.0
+"""For a disk to take what was taken from clients, when the broker stops."""
 VIP_DISTANCE = 2
 HA_DISTANCE = 1
 
@@ -117,7 +119,7 @@ class BrokerServer:
         await self._register()
 
     async def stop(self) -> None:
-        """Says goodbye, answers what is held, writes what is left, closes."""
+        """Says goodbye, reads no more, answers what is held and what the disk still has to take, closes."""
         if self._core is None:
             return
         if self._registrar is not None:
@@ -125,12 +127,47 @@ class BrokerServer:
         if self._ticker is not None:
             self._ticker.cancel()
         core = self._core
+        self._server.hear_no_more()
         core.answer_all_held(self._now())
         self._flush()
+        await self._drain(core)
         await self._server.stop()
         core.states.save_offsets(core.offsets)
         core.store.close()
         self._core = None
+
+    async def _drain(self, core: BrokerCore) -> None:
+        """Waits until everything that was asked is on disk and answered, for some seconds."""
+        try:
+            async with asyncio.timeout(DRAIN_S_MAX):
+                while await self._settled(core):
+                    self._flush()
+                saved = asyncio.Event()
+                core.store.when_states_are_saved(saved.set)
+                await saved.wait()
+        except TimeoutError:
+            _log.warning(
+                "%s: the disk has not taken the last %d bytes of the log within %g s; their senders are not answered",
+                self.plan.settings.broker_name,
+                core.store.written_end - core.store.visible_end,
+                DRAIN_S_MAX,
+            )
+        self._flush()
+
+    async def _settled(self, core: BrokerCore) -> bool:
+        """Back when what is written now is visible, or never will be; False if there was nothing to wait for."""
+        store, settled, failures = core.store, asyncio.Event(), list[Exception]()
+        if store.visible_end >= store.written_end:
+            return False
+
+        def done(failure: Exception | None) -> None:
+            if failure is not None:
+                failures.append(failure)
+            settled.set()
+
+        store.on_visible(store.written_end, done)
+        await settled.wait()
+        return not failures
 
     def pause(self) -> None:
         """Does nothing until `resume`, as a process that is stopped; only the name servers still hear of it."""

@@ -174,6 +174,11 @@ class Connection:
             self._transport.resume_reading()
         self.flush()
 
+    def read_no_more(self) -> None:
+        """Whatever the peer sends from now on is not looked at."""
+        if not self.is_closing:
+            self._transport.pause_reading()
+
     def flush(self) -> None:
         """Writes what waits to be written."""
         if not self._out or self._is_held:
@@ -289,14 +294,14 @@ class FrameServerProtocol(asyncio.Protocol):
         self._go_on()
         if self._is_peer_slow:  # by the answers just sent
             return
-        if not self.connection.is_closing and not self._server.is_paused:
+        if not self.connection.is_closing and not self._server.is_paused and not self._server.is_deaf:
             # While we did not read, the peer was not late.
             self._watch_frame(self._server.clock.monotonic_ms(), completed=True)
             self.connection._transport.resume_reading()  # noqa: SLF001
 
     def _go_on(self) -> None:
         """Handles the frames that waited, as far as the peer can take it."""
-        if self._is_peer_slow or self._server.is_paused:
+        if self._is_peer_slow or self._server.is_paused or self._server.is_deaf:
             return
         frames, self._waiting = self._waiting, []
         if frames and not self.connection.is_closing:
@@ -367,7 +372,9 @@ class FrameServer:
         self._hosts: Counter[str] = Counter()
         self._complaints = Complaints(_log)
         self._servers: list[asyncio.Server] = []
+        self._closing: list[asyncio.Server] = []
         self.is_paused = False
+        self.is_deaf = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None
 
@@ -444,11 +451,19 @@ class FrameServer:
         for protocol in list(self._protocols.values()):
             protocol.let_go(now_ms)
 
-    async def stop(self, grace_s: float = 1.0) -> None:
-        """Listens no more, gives peers the grace to take their last answers, and leaves no connection and no timer."""
+    def hear_no_more(self) -> None:
+        """The first half of `stop`: nobody new is let in and nothing more is read, but answers still go out."""
         if self.is_paused:
             self.resume()
-        servers = self._close_servers()
+        self.is_deaf = True
+        self._closing += self._close_servers()
+        for protocol in self._protocols.values():
+            protocol.connection.read_no_more()
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Listens no more, gives peers the grace to take their last answers, and leaves no connection and no timer."""
+        self.hear_no_more()
+        servers, self._closing = self._closing, []
         for protocol in list(self._protocols.values()):
             protocol.connection.close()
         if self._all_gone is not None:
@@ -459,7 +474,8 @@ class FrameServer:
     async def kill(self) -> None:
         """Ends as a process that is killed: nobody gets a last answer."""
         self.is_paused = False
-        await self._cut_off(self._close_servers(), 1.0)
+        servers, self._closing = self._closing + self._close_servers(), []
+        await self._cut_off(servers, 1.0)
 
     def _close_servers(self) -> list[asyncio.Server]:
         servers, self._servers = self._servers, []
@@ -477,6 +493,7 @@ class FrameServer:
             await self._all_gone.wait()
         for server in servers:
             await _closed(server, grace_s)
+        self.is_deaf = False
 
     def sweep(self) -> None:
         """Cuts off whoever is overdue. It runs by itself."""

@@ -10,6 +10,7 @@ before `write`. If `write` (or an append that had to write because the batch gre
 """
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from trimtab.broker.store.errors import (
@@ -301,6 +302,10 @@ class Store:
             waiter(error)
 
         self._executors[1].submit(lambda: state.save(data), done)
+
+    def when_states_are_saved(self, run: Callable[[], None]) -> None:
+        """Calls back once every state that was given to `save_state` so far is on disk, or could not be saved."""
+        self._executors[1].submit(lambda: None, lambda _: run())
 
     def _state(self, name: str) -> StateFile:
         assert _STATE_NAME.fullmatch(name), "names of states are words in the program"
