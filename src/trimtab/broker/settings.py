@@ -28,6 +28,8 @@ class BrokerSettings:
     leases_max: int = 100_000
     held_pulls_max: int = 10_000
     unanswered_requests_max: int = 10_000
+    unsynced_sends_max: int = 50_000
+    """Requests whose messages are written and not yet on disk; beyond that senders are told that the broker is busy."""
 
     pull_bytes_max: int = 256 << 10
     """Of an answer to a client that does not say how much it wants."""

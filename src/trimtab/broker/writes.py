@@ -2,7 +2,8 @@
 
 Within a wake-up messages are appended; at its end one write takes them all. When they are visible (durable, with the default
 flush mode) their senders are answered and the pulls that wait for their queues are looked at again. A write that fails
-answers all of its senders so, and nobody sees any of it.
+answers all of its senders so, and nobody sees any of it. When the disk does not keep up, only so many may wait for it; the
+others hear at once that the broker is busy.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trimtab.broker.requests import Answer
-from trimtab.broker.store.errors import StoreError, StoreWriteError
+from trimtab.broker.store.errors import OVERLOAD, StoreBusyError, StoreError, StoreWriteError
 from trimtab.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -49,11 +50,16 @@ class Writes:
         self._store = core.store
         self._batch = _Batch()
         self._settled: list[_Batch] = []
+        self._waiting = 0
+        """Promises and callbacks of batches that are written and not yet visible."""
+        self._waiting_max = core.settings.unsynced_sends_max
         self.when_settled: Callable[[], None] = lambda: None
         """Called, from the loop, when a batch became visible outside of an event. The shell then calls `settle`."""
 
     def append(self, message: "Storable", now: "Now", tags_code: int, keys: Sequence[bytes]) -> "Appended":
-        """Gives a message its place. It is stored by the next `finish`."""
+        """Gives a message its place. It is stored by the next `finish`. `StoreBusyError` if too many wait already."""
+        if self._waiting >= self._waiting_max:
+            raise self._busy()
         try:
             appended = self._store.append(message, now.wall_ms, self._core.store_host, tags_code, keys)
         except StoreWriteError as failure:
@@ -64,6 +70,8 @@ class Writes:
 
     def append_parts(self, common: "Storable", parts: "Sequence[Part]", now: "Now") -> "AppendedTogether":
         """Gives several messages of one queue their places."""
+        if self._waiting >= self._waiting_max:
+            raise self._busy()
         try:
             appended = self._store.append_parts(common, parts, now.wall_ms, self._core.store_host)
         except StoreWriteError as failure:
@@ -71,6 +79,11 @@ class Writes:
             raise
         self._batch.end = appended.end
         return appended
+
+    def _busy(self) -> StoreBusyError:
+        return StoreBusyError(
+            f"{OVERLOAD}: {self._waiting} requests wait for the disk, as many as may; send slower, or try again later"
+        )
 
     def promise(self, end: int, connection: int, opaque: int, frame: bytes) -> None:
         """Sends this frame when the log is visible up to `end`; an error in its place if it never will be."""
@@ -131,8 +144,11 @@ class Writes:
 
     def _watch(self, batch: _Batch) -> None:
         is_within_event = True
+        waits = sum(map(len, batch.promises.values())) + len(batch.thens)
+        self._waiting += waits
 
         def settled(failure: StoreError | None) -> None:
+            self._waiting -= waits
             batch.failure = failure
             batch.kept_end = batch.end if failure is None else self._store.visible_end
             self._settled.append(batch)

@@ -4,6 +4,8 @@ import errno
 
 from trimtab.errors import TrimtabError
 
+OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+"""How Apache's brokers begin the remark of SYSTEM_BUSY; clients and their people look for it."""
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 

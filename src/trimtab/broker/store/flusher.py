@@ -83,11 +83,16 @@ class Flusher:
     """Group commit for the log."""
 
     def __init__(
-        self, log: Log, executor: Executor, on_failure: Callable[[StoreReadOnlyError], None]
+        self,
+        log: Log,
+        executor: Executor,
+        on_failure: Callable[[StoreReadOnlyError], None],
+        on_synced: Callable[[], None],
     ) -> None:
         self._log = log
         self._executor = executor
         self._on_failure = on_failure
+        self._on_synced = on_synced
         self._waiters: deque[tuple[int, Waiter]] = deque()
         self._wanted = 0
         self._running = False
@@ -132,6 +137,7 @@ class Flusher:
             self._on_failure(error)
             return
         self._log.finish_sync(job)
+        self._on_synced()
         while self._waiters and self._waiters[0][0] <= job.end:
             self._waiters.popleft()[1](None)
         self._running = False

@@ -26,6 +26,8 @@ class StoreSettings:
     record_bytes_max: int = 16 << 20
     checkpoint_bytes: int = 32 << 20
     """How much of the log is looked through after a crash, at most about twice this."""
+    unsynced_bytes_max: int = 256 << 20
+    """How much may be written and not yet durable; while it is more, the store takes nothing. So it is while a sync hangs."""
     checkpoint_interval_ms: int = 2_000
     retention_ms: int = 72 * _HOUR_MS
     """0: keep for ever."""
@@ -58,6 +60,7 @@ _LEAST = {
     "frame_bytes_max": 1 << 10,
     "record_bytes_max": 1 << 10,
     "checkpoint_bytes": 1 << 10,
+    "unsynced_bytes_max": 1 << 10,
     "checkpoint_interval_ms": 1,
     "retention_ms": 0,
     "retention_bytes": 0,

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from trimtab.broker.store.errors import (
+    OVERLOAD,
+    StoreBusyError,
     StoreClosedError,
     StoreError,
     StoreFullError,
@@ -70,10 +72,10 @@ class Store:
         self._index = parts.index
         self._executors = (sync_executor, housekeeping_executor)
         self._housekeeping = Housekeeping(parts, housekeeping_executor, self._fail)
-        self._flusher = Flusher(parts.log, sync_executor, self._fail)
+        self._flusher = Flusher(parts.log, sync_executor, self._fail, self._judge)
         self._is_sync = parts.settings.flush == "sync"
         self._reader = Reader(parts, lambda: self.visible_end)
-        self._fresh = Fresh(parts, self._refusal, self.write)
+        self._fresh = Fresh(parts, self._refusal, self._write)
         self.append = self._fresh.append
         self.append_parts = self._fresh.append_parts
         self._grown: list[Grown] = []
@@ -146,6 +148,15 @@ class Store:
 
     def write(self) -> int:
         """Hands what was appended to the system, as one batch; gives the end of the log."""
+        end = self._write()
+        if end - self._room_checked_at >= _ROOM_CHECK_BYTES:
+            self._check_room()
+        elif self._is_overrun:
+            self._judge()
+        return end
+
+    def _write(self) -> int:
+        """Without judging the room: what is appended in the midst of a batch is taken or refused as its beginning was."""
         if not self._fresh:
             return self._log.end
         if self._failure is not None:
@@ -164,8 +175,6 @@ class Store:
             self._flusher.request()
         if self._log.durable - self._housekeeping.checkpointed >= checkpoint_bytes:
             self._housekeeping.checkpoint()
-        if end - self._room_checked_at >= _ROOM_CHECK_BYTES:
-            self._check_room()
         return end
 
     def take_grown(self) -> list[Grown]:
@@ -380,6 +389,11 @@ class Store:
             return StoreClosedError("the store is closed")
         if self._failure is not None:
             return StoreReadOnlyError(str(self._failure))
+        if self._is_overrun:
+            waiting = self._log.end - self._log.durable
+            return StoreBusyError(
+                f"{OVERLOAD}: {waiting} bytes wait for {self._disk} to take them; send slower, or try again later"
+            )
         if self._housekeeping.is_behind:
             complaint = self._housekeeping.last_complaint
             return StoreFullError(complaint or "the disk does not keep up; try again later")
@@ -392,7 +406,15 @@ class Store:
         self._room_checked_at = self._log.end
         is_low = self._disk.free_bytes() < self._settings.disk_free_bytes_min
         self._is_full = is_low or self._housekeeping.is_behind
-        self._fresh.refuses = self._is_full or self._closed or self._failure is not None
+        self._judge()
+
+    @property
+    def _is_overrun(self) -> bool:
+        return self._log.end - self._log.durable > self._settings.unsynced_bytes_max
+
+    def _judge(self) -> None:
+        """Whether anything may be appended, as far as that is known without asking the disk."""
+        self._fresh.refuses = self._is_full or self._is_overrun or self._closed or self._failure is not None
 
     def _fail(self, failure: StoreReadOnlyError) -> None:
         if self._failure is None:

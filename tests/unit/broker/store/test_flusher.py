@@ -169,5 +169,5 @@ def test_an_executor_that_is_closed_has_told_everything() -> None:
 def test_a_sync_without_anything_written_does_not_start() -> None:
     disk, held = MemoryDisk(), Held()
     log = Log(disk, Handles(disk, 4), StoreSettings(), salt=1)
-    Flusher(log, held, lambda error: pytest.fail(str(error))).request()
+    Flusher(log, held, lambda error: pytest.fail(str(error)), lambda: None).request()
     assert held.jobs == []
