@@ -107,6 +107,8 @@ class BrokerServer:
             self._core = BrokerCore(
                 self.plan.settings, store, self._chance, address, self._now(), acl=self.plan.acl
             )
+            for note in self._core.states.notes:
+                _log.warning("%s: %s", self.plan.settings.broker_name, note)
             self._core.writes.when_settled = self._settle
             self._core.when_outbox_full = self._send_outbox
             await self._server.start()

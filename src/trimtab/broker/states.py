@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, TypeVar
 
+from trimtab.broker.store.errors import StoreDamagedError
+from trimtab.broker.store.progress import StateStatus
+from trimtab.errors import ProtocolError
 from trimtab.wire.bodies import ConsumerOffsets, SubscriptionGroupWrapper, TopicConfigSerializeWrapper
 from trimtab.wire.bodies.base import Body
 from trimtab.wire.fastjson import decode_body
@@ -24,6 +27,8 @@ class States:
 
     def __init__(self, store: "Store") -> None:
         self._store = store
+        self.notes: list[str] = []
+        """What was wrong with states that could be loaded, in sentences."""
         self._offset_changes = 0
         self._offsets_saved_ms: int | None = None
 
@@ -65,9 +70,30 @@ class States:
             self._offset_changes = -1  # they count as changed, so that the next time saves them
 
     def load(self, name: str, body_type: type[B]) -> B | None:
-        """A state by name, if it was ever saved."""
-        data = self._store.load_state(name).data
-        return None if data is None else decode_body(body_type, data)
+        """A state by name, if it was ever saved. `StoreDamagedError` if it was and nothing of it can be read.
+
+        Going on without it would be worse than not starting: the next save would bury what a backup could mend.
+        """
+        loaded = self._store.load_state(name)
+        if loaded.status is StateStatus.DAMAGED:
+            raise self._damaged(name, loaded.note)
+        if loaded.note:
+            self.notes.append(loaded.note)
+        if loaded.data is None:
+            return None
+        try:
+            return decode_body(body_type, loaded.data)
+        except ProtocolError as error:
+            raise self._damaged(name, str(error)) from error
+
+    @staticmethod
+    def _damaged(name: str, what: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            file=f"state/{name}.a",
+            offset=0,
+            what=what,
+            advice="put state/ back from a backup, or go on without it after `trimtab store rebuild FOLDER`",
+        )
 
     def save(self, name: str, body: Body, saved: "Waiter | None" = None) -> None:
         """States go to disk in the order in which they are given; calls back when this one is there."""

@@ -412,6 +412,66 @@ def test_a_store_is_verified(start: Start, tmp_path: Path) -> None:
     assert row["findings"][0]["file"].endswith(segment.name)
 
 
+def test_a_store_with_a_bad_frame_refuses_to_start_until_it_is_rebuilt_and_then_serves_the_rest(
+    start: Start, tmp_path: Path
+) -> None:
+    process = start("up", "--data", "data", "--json", *FREE_PORTS)
+    address = process.facts()["brokers"]["broker-a"]
+    bodies = [b"message %03d" % number for number in range(100)]
+    for body in bodies:
+        send(address, body)
+    assert process.stop() == 0
+    folder = tmp_path / "data" / "broker-a"
+    (segment,) = (folder / "log").iterdir()
+    raw = bytearray(segment.read_bytes())
+    raw[raw.index(b"message 050") + 2] ^= 1
+    segment.write_bytes(raw)
+    (queue_file, *_) = (folder / "queues").iterdir()
+    queue_file.unlink()
+
+    refused = run_trimtab("up", "--data", "data", *FREE_PORTS, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert queue_file.name in refused.stderr
+    assert "trimtab store rebuild" in refused.stderr
+    asked = run_trimtab("store", "rebuild", folder, cwd=tmp_path)
+    assert asked.returncode == 2
+    assert "--yes" in asked.stderr
+    assert not queue_file.exists(), "nothing was changed"
+
+    rebuilt = run_trimtab("store", "rebuild", folder, "--yes", cwd=tmp_path)
+    assert (rebuilt.returncode, rebuilt.stderr) == (0, "")
+    assert "of the log are damaged and were passed over" in rebuilt.stdout
+    process = start("up", "--data", "data", "--json", *FREE_PORTS)
+    assert read(process.facts()["brokers"]["broker-a"]) == [*bodies[:50], *bodies[51:]]
+    assert process.stop() == 0
+    again = run_trimtab("store", "rebuild", folder, cwd=tmp_path)
+    assert again.returncode == 0
+    assert "nothing was changed" in again.stdout
+
+
+def test_states_that_cannot_be_read_are_named_and_set_aside_by_a_rebuild(
+    start: Start, tmp_path: Path
+) -> None:
+    for _ in range(2):  # two generations
+        process = start("up", "--data", "data", "--json", *FREE_PORTS)
+        send(process.facts()["brokers"]["broker-a"], b"message")
+        assert process.stop() == 0
+    folder = tmp_path / "data" / "broker-a"
+    for state in (folder / "state").glob("topics.?"):
+        state.write_bytes(b"rotten")
+    refused = run_trimtab("up", "--data", "data", *FREE_PORTS, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "state/topics.a" in refused.stderr
+    assert "trimtab store rebuild" in refused.stderr
+    rebuilt = run_trimtab("store", "rebuild", folder, "--yes", cwd=tmp_path)
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    assert "state/topics will be set aside" in rebuilt.stdout
+    process = start("up", "--data", "data", "--json", *FREE_PORTS)
+    assert read(process.facts()["brokers"]["broker-a"]) == [b"message"] * 2
+    assert process.stop() == 0
+    assert list((folder / "state").glob("topics.?.bad"))
+
+
 def test_a_folder_without_a_store_is_misuse(tmp_path: Path) -> None:
     done = run_trimtab("store", "verify", ".", cwd=tmp_path)
     assert done.returncode == 2
@@ -423,7 +483,8 @@ def test_a_folder_without_a_store_is_misuse(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", [("up",), ("names",), ("broker",), ("store", "verify"), ("demo",), ("doctor",)]
+    "verb",
+    [("up",), ("names",), ("broker",), ("store", "verify"), ("store", "rebuild"), ("demo",), ("doctor",)],
 )
 def test_every_help_ends_with_examples(verb: tuple[str, ...], tmp_path: Path) -> None:
     done = run_trimtab(*verb, "--help", cwd=tmp_path)

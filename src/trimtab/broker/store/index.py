@@ -261,5 +261,5 @@ def _damage(name: str, offset: int, what: str) -> StoreDamagedError:
         file=name,
         offset=offset,
         what=what,
-        advice="messages are not affected; stop the broker and rebuild the index from the log",
+        advice="messages are not affected; stop the broker and make the index anew with `trimtab store rebuild FOLDER`",
     )

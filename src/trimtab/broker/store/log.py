@@ -159,7 +159,7 @@ class Log:
                 file=segment_name(self.bases[max(index, 0)]) if self.bases else DIRECTORY,
                 offset=offset,
                 what=f"bytes {offset} to {offset + size} of the log are outside of {self.start} to {self.end}",
-                advice="run `trimtab store verify`, then rebuild the queues from the log",
+                advice="stop the broker; `trimtab store verify FOLDER` shows more, `trimtab store rebuild FOLDER` makes the queues anew",
             )
         last = index + 1 == len(self.bases)
         if last or offset + size <= self.bases[index + 1]:

@@ -55,6 +55,6 @@ def load_checkpoint(state: StateFile, report: list[str], *, required: bool) -> C
             file="state/checkpoint.a",
             offset=0,
             what="it is missing" if loaded.status is StateStatus.ABSENT else loaded.note,
-            advice="put state/ back from a backup of the same moment, or rebuild from the log",
+            advice="put state/ back from a backup of the same moment, or make it anew from the log with `trimtab store rebuild FOLDER`",
         )
     return None

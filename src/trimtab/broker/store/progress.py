@@ -28,6 +28,9 @@ class StateStatus(Enum):
     DAMAGED = "damaged"
 
 
+_BAD = "bad"
+
+
 class LoadedState(NamedTuple):
     """`data` is there with OK and PREVIOUS; `note` says in a sentence what was wrong, if anything."""
 
@@ -73,6 +76,16 @@ class StateFile:
         )
         return LoadedState(StateStatus.PREVIOUS, newest.data, text)
 
+    def set_aside(self) -> list[str]:
+        """Renames both generations, so that there is none; gives their new names."""
+        renamed = []
+        for slot in self._slots:
+            if slot in self._disk.names(DIRECTORY):
+                renamed.append(f"{slot}.{_BAD}")
+                self._disk.rename(slot, renamed[-1])
+        self._disk.sync_dir(DIRECTORY)
+        return renamed
+
     def save(self, data: bytes) -> None:
         """Back when it is durable; on `OSError` the state is the old one or the new one."""
         if self._generation < 0:
@@ -107,3 +120,9 @@ class StateFile:
     def _checksum(self, head: bytes, data: bytes) -> int:
         """Over the name too: a file of another state does not fit."""
         return crc32(data, crc32(head[:-4], crc32(self._name.encode())))
+
+
+def state_names(disk: Disk) -> list[str]:
+    """Of all states that a store has."""
+    files = [name.removeprefix(f"{DIRECTORY}/") for name in disk.names(DIRECTORY)]
+    return sorted({file[:-2] for file in files if file.endswith((".a", ".b"))})

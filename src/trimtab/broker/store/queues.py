@@ -216,7 +216,7 @@ class Queue:
             file=name,
             offset=self._files.table_bytes + entry * ENTRY_BYTES,
             what=f"{what} (queue {self.queue_id} of topic {self.topic.decode(errors='replace')})",
-            advice="nothing is lost: the log has it all; stop the broker and rebuild the queues from the log",
+            advice="nothing is lost, the log has it all: stop the broker and make the queues anew with `trimtab store rebuild FOLDER`",
         )
 
     def _seed(self, file_number: int) -> int:

@@ -208,7 +208,7 @@ class Reader:
             file=segment_name(base),
             offset=physical_offset - base,
             what=f"the message of {size} bytes there has changed, or its queue entry has",
-            advice="it is not given out; run `trimtab store verify` and put the file back from a backup",
+            advice="it is not given out; stop the broker and put the file back from a backup, or give the message up with `trimtab store rebuild FOLDER`",
         )
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:

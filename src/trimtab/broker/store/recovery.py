@@ -140,7 +140,7 @@ class Recovery:
                 file=segment_name(torn.base),
                 offset=max(0, torn.offset - torn.base),
                 what=f"the log is not readable there, although it was durable up to byte {known}",
-                advice="put the file back from a backup, or rebuild and lose what is damaged",
+                advice="put the file back from a backup, or lose what is damaged with `trimtab store rebuild FOLDER`",
             )
 
     def _take_catalog(self, checkpoint: Checkpoint) -> None:
@@ -161,7 +161,7 @@ class Recovery:
                 file=missing[0],
                 offset=0,
                 what=f"the file is missing, with {len(missing) - 1} others",
-                advice="nothing is lost: the log has it all; rebuild the queues from the log",
+                advice="nothing is lost, the log has it all: `trimtab store rebuild FOLDER`",
             )
         for name in there:
             if name not in needed:  # of a deleted topic, or from behind the checkpoint
@@ -199,5 +199,5 @@ class Recovery:
             file=segment_name(base),
             offset=message.physical_offset - base,
             what=f"message {message.queue_offset} of {message.topic}:{message.queue_id} follows {queue.next_offset - 1}",
-            advice="files of different times were mixed; put them back from one backup, or rebuild the queues",
+            advice="files of different times were mixed; put them back from one backup, or make the queues anew with `trimtab store rebuild FOLDER`",
         )

@@ -15,6 +15,8 @@ from trimtab.broker.store.layout import load_layout
 from trimtab.broker.store.log import segment_name
 from trimtab.broker.store.opening import load_checkpoint, tags_code_by_tag
 from trimtab.broker.store.parts import Parts, make_parts
+from trimtab.broker.store.progress import DIRECTORY as STATE
+from trimtab.broker.store.progress import LoadedState, StateFile, StateStatus, state_names
 from trimtab.broker.store.queues import Entry, Queue, queue_from_row, rows
 from trimtab.broker.store.reading import keys_of
 from trimtab.broker.store.recovery import Scan, TagsCodeOf, whole_frames_behind
@@ -65,9 +67,18 @@ def _verify(disk: Disk, tags_code_of: TagsCodeOf) -> list[Finding]:
         return [Finding("LAYOUT", 0, str(exc))]
     scrub = _Scrub(parts, checkpoint, tags_code_of)
     scrub.findings += [Finding("state/checkpoint", 0, note) for note in notes]
+    scrub.findings += [
+        Finding(f"{STATE}/{name}", 0, loaded.note) for name, loaded in doubtful_states(disk).items()
+    ]
     scrub.run()
     parts.handles.close()
     return scrub.findings
+
+
+def doubtful_states(disk: Disk) -> dict[str, LoadedState]:
+    """States of the broker that are not certainly what was saved last, but for the store's own."""
+    loaded = {name: StateFile(disk, name).load() for name in state_names(disk) if name != "checkpoint"}
+    return {name: state for name, state in loaded.items() if state.status is not StateStatus.OK}
 
 
 class _Chunks(NamedTuple):
