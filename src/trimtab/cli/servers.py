@@ -38,6 +38,35 @@ def flush_option(command: F) -> F:
     )(command)
 
 
+def keeping_options(command: F) -> F:
+    """How long messages are kept."""
+    for option in (
+        click.option(
+            "--disk-free-min-mib",
+            type=click.IntRange(0),
+            default=512,
+            show_default=True,
+            help="Take no messages while less is free on the disk.",
+        ),
+        click.option(
+            "--retention-gib",
+            type=click.FloatRange(0),
+            default=0,
+            show_default=True,
+            help="Let the oldest messages go when a broker's log is larger. 0: as large as the disk allows.",
+        ),
+        click.option(
+            "--retention-hours",
+            type=click.FloatRange(0),
+            default=72,
+            show_default=True,
+            help="Let messages go that are older. 0: keep them for ever.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def outside_options(command: F) -> F:
     """How a server is seen from outside."""
     for option in (
@@ -88,6 +117,7 @@ Examples:
 )
 @storage_options
 @flush_option
+@keeping_options
 @outside_options
 def up(
     brokers: int,
@@ -96,12 +126,15 @@ def up(
     data: Path | None,
     memory: bool,  # noqa: FBT001
     flush: Any,
+    retention_hours: float,
+    retention_gib: float,
+    disk_free_min_mib: int,
     dashboard: bool,  # noqa: FBT001
     dashboard_port: int,
     **outside: Any,
 ) -> None:
     """Run a name server and brokers, until Ctrl-C."""
-    from trimtab.cli.serving import Outside, Storage, run_up
+    from trimtab.cli.serving import Keeping, Outside, Storage, run_up
 
     if dashboard and outside["acl"] is not None:
         raise click.UsageError(
@@ -111,7 +144,12 @@ def up(
         brokers,
         nameserver_port=nameserver_port,
         broker_port=broker_port,
-        storage=Storage(data, memory=memory, flush=flush),
+        storage=Storage(
+            data,
+            memory=memory,
+            flush=flush,
+            keeping=Keeping(retention_hours, retention_gib, disk_free_min_mib),
+        ),
         outside=Outside(**outside),
         dashboard_port=dashboard_port if dashboard else None,
     )
@@ -160,6 +198,7 @@ Examples:
 )
 @storage_options
 @flush_option
+@keeping_options
 @outside_options
 def broker(
     nameservers: tuple[str, ...],
@@ -170,10 +209,13 @@ def broker(
     data: Path | None,
     memory: bool,  # noqa: FBT001
     flush: Any,
+    retention_hours: float,
+    retention_gib: float,
+    disk_free_min_mib: int,
     **outside: Any,
 ) -> None:
     """Run a broker alone, until Ctrl-C. It starts without its name servers and registers when they are there."""
-    from trimtab.cli.serving import Outside, Storage, run_broker
+    from trimtab.cli.serving import Keeping, Outside, Storage, run_broker
 
     run_broker(
         name,
@@ -181,6 +223,11 @@ def broker(
         port=port,
         nameservers=nameservers,
         nameserver_ca=nameserver_ca,
-        storage=Storage(data, memory=memory, flush=flush),
+        storage=Storage(
+            data,
+            memory=memory,
+            flush=flush,
+            keeping=Keeping(retention_hours, retention_gib, disk_free_min_mib),
+        ),
         outside=Outside(**outside),
     )

@@ -25,6 +25,7 @@ from trimtab.errors import TrimtabError
 if TYPE_CHECKING:
     from trimtab.broker.acl import Acl
     from trimtab.broker.server import BrokerPlan, BrokerServer
+    from trimtab.broker.store import StoreSettings
     from trimtab.io.disk import Disk
     from trimtab.io.serving import ServingLimits
     from trimtab.names.server import NameServer
@@ -42,16 +43,42 @@ class FolderError(TrimtabError):
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long a broker keeps messages, in the units of the command line; 0 for no bound."""
+
+    retention_hours: float = 72
+    retention_gib: float = 0
+    disk_free_min_mib: int = 512
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """Where a server keeps what it has."""
 
     data: Path | None
     memory: bool
     flush: Literal["sync", "async"] = "sync"
+    keeping: Keeping = Keeping()
 
     def __post_init__(self) -> None:
         if self.data is not None and self.memory:
             raise click.UsageError("--data and --memory contradict each other; say one of them")
+
+    def store_settings(self) -> "StoreSettings":
+        from trimtab.broker.store import StoreSettings
+
+        keeping = self.keeping
+        retention_bytes = int(keeping.retention_gib * (1 << 30))
+        if retention_bytes and retention_bytes < StoreSettings().segment_bytes:
+            raise click.UsageError(
+                f"--retention-gib {keeping.retention_gib:g} is less than one file of the log, which goes as a whole; say 0.25 or more"
+            )
+        return StoreSettings(
+            flush=self.flush,
+            retention_ms=int(keeping.retention_hours * 3_600_000),
+            retention_bytes=retention_bytes,
+            disk_free_bytes_min=keeping.disk_free_min_mib << 20,
+        )
 
     def folder(self, *default: str) -> Path | None:
         """None for memory; else what was named, or a place of that name in the user's data folder."""
@@ -164,7 +191,6 @@ def run_up(
     """Until a signal comes."""
     from trimtab.broker.server import BrokerPlan
     from trimtab.broker.settings import BrokerSettings
-    from trimtab.broker.store import StoreSettings
 
     last_port = broker_port + BROKER_PORT_STEP * (brokers - 1)
     if last_port > 65_535:
@@ -172,14 +198,14 @@ def run_up(
             f"--broker-port {broker_port} leaves no port for broker {brokers}; say a lower one"
         )
     acl, tls, folder = outside.load_acl(), outside.tls(), storage.folder()
-    limits = limits_for(1 + brokers, brokers)
+    limits, store = limits_for(1 + brokers, brokers), storage.store_settings()
 
     def plans(nameserver: str) -> "list[BrokerPlan]":
         nameserver_port = nameserver.rpartition(":")[2]
         return [
             BrokerPlan(
                 settings=BrokerSettings(broker_name=name, advertised_host=outside.advertised),
-                store=StoreSettings(flush=storage.flush),
+                store=store,
                 disk=disk_in(folder and folder / name),
                 nameservers=(f"{outside.reached_from_here}:{nameserver_port}",),
                 host=outside.listening_at,
@@ -224,7 +250,6 @@ def run_broker(
     """Until a signal comes."""
     from trimtab.broker.server import BrokerPlan
     from trimtab.broker.settings import BrokerSettings
-    from trimtab.broker.store import StoreSettings
     from trimtab.io.nameservers import NameserverTextError, resolve_nameserver
     from trimtab.io.tls import client_context
 
@@ -235,7 +260,7 @@ def run_broker(
     folder = storage.folder(name)
     plan = BrokerPlan(
         settings=BrokerSettings(broker_name=name, cluster_name=cluster, advertised_host=outside.advertised),
-        store=StoreSettings(flush=storage.flush),
+        store=storage.store_settings(),
         disk=disk_in(folder),
         nameservers=addresses,
         host=outside.listening_at,

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from tests.peers import Peer
+from trimtab.broker.store import StoreSettings
+from trimtab.cli.serving import Keeping, Storage
 from trimtab.wire.bodies.route import ClusterInfo
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
@@ -378,6 +380,34 @@ def test_a_broker_with_a_bad_name_server_text_is_refused(tmp_path: Path) -> None
     done = run_trimtab("broker", "-n", "nonsense", "--memory", "--port", "0", cwd=tmp_path)
     assert done.returncode == 2
     assert "nonsense" in done.stderr
+
+
+# --- keeping
+
+
+def test_a_full_disk_is_told_with_the_options_that_help(start: Start) -> None:
+    process = start("up", "--data", "data", "--json", "--disk-free-min-mib", str(1 << 40), *FREE_PORTS)
+    with pytest.raises(AssertionError, match=r"14: less than .* MiB are free .*--disk-free-min-mib"):
+        send(process.facts()["brokers"]["broker-a"], b"message")
+    assert process.stop() == 0
+
+
+def test_how_long_messages_are_kept_can_be_said() -> None:
+    said = Storage(None, memory=True, keeping=Keeping(1.5, 2, 64)).store_settings()
+    assert (said.retention_ms, said.retention_bytes, said.disk_free_bytes_min) == (
+        5_400_000,
+        2 << 30,
+        64 << 20,
+    )
+    by_default = Storage(None, memory=True).store_settings()
+    assert by_default == StoreSettings()
+
+
+@pytest.mark.parametrize("verb", [("up",), ("broker", "-n", "127.0.0.1:1")])
+def test_keeping_less_than_one_file_of_the_log_is_misuse(verb: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_trimtab(*verb, "--memory", "--retention-gib", "0.1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "0.25 or more" in done.stderr
 
 
 # --- store verify

@@ -399,7 +399,8 @@ class Store:
             return StoreFullError(complaint or "the disk does not keep up; try again later")
         least = self._settings.disk_free_bytes_min
         return StoreFullError(
-            f"less than {least} bytes are free on {self._disk}; make room or lower disk_free_bytes_min"
+            f"less than {least >> 20} MiB are free on {self._disk}; make room, or start the broker with less retention"
+            " (--retention-hours, --retention-gib) or a lower --disk-free-min-mib"
         )
 
     def _check_room(self) -> None:
