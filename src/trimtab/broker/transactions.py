@@ -115,6 +115,15 @@ class Transactions:
                     self._ops.append((message.queue_offset, offset))
         return ended
 
+    def first_place(self, core: "BrokerCore") -> int | None:
+        """Where the oldest half message that is open lies in the log: neither it nor the ops behind it may go."""
+        self.catch_up(core)
+        for each in self._open.values():
+            entry = core.store.entry(names.HALF_TOPIC, QUEUE, each.offset)
+            if entry is not None:
+                return entry.physical_offset
+        return None
+
     # --- ending
 
     def find(self, core: "BrokerCore", message: StoredMessage) -> Half | None:
@@ -290,7 +299,8 @@ def name_of(message: StoredMessage) -> int:
 def _ask_ms(core: "BrokerCore", message: StoredMessage) -> int:
     seconds = _number(message.properties.get(keys.CHECK_IMMUNITY_SECONDS))
     immune_ms = core.settings.transaction_timeout_ms if seconds is None else seconds * 1_000
-    # A producer whose clock is ahead must not keep us waiting.
+    # Neither a producer whose clock is ahead nor one that asks for years may keep us waiting: the log is kept that long.
+    immune_ms = min(immune_ms, core.settings.transaction_ms_max)
     return min(message.born_timestamp, message.store_timestamp) + immune_ms
 
 

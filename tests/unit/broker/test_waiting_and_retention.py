@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.driver import Driver
+from tests.unit.broker.test_transactions import COMMIT, end, half
+from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.store import StoreSettings
 
 MINUTE_MS = 60_000
@@ -36,6 +38,30 @@ def test_a_message_that_waits_outlives_the_retention(settings: StoreSettings, wi
     talk_for(broker, 2)
     assert [message.body for message in client.pull("T")] == [b"later"]
     talk_for(broker, 6)
+    assert broker.core.store.stats().log_start > 0
+
+
+@pytest.mark.parametrize("settings", [SHORT, FEW], ids=["by time", "by size"])
+def test_a_half_message_outlives_the_retention(settings: StoreSettings) -> None:
+    broker = Driver(store_settings=settings)
+    client = broker.connect()
+    receipt = half(client, b"half", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    talk_for(broker, 9)
+    broker.restart()
+    client = broker.connect()
+    end(client, receipt, COMMIT)
+    assert [message.body for message in client.pull("T")] == [b"half"]
+    talk_for(broker, 6)
+    assert broker.core.store.stats().log_start > 0
+
+
+def test_a_transaction_that_would_wait_for_years_is_given_up_and_lets_the_log_go() -> None:
+    broker = Driver(BrokerSettings(transaction_ms_max=5 * MINUTE_MS), store_settings=SHORT)
+    client = broker.connect()
+    half(client, b"half", CHECK_IMMUNITY_TIME_IN_SECONDS="99999999999")
+    talk_for(broker, 3)
+    assert broker.core.store.stats().log_start == 0
+    talk_for(broker, 9)
     assert broker.core.store.stats().log_start > 0
 
 

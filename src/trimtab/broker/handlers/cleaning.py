@@ -33,8 +33,14 @@ def delete_expired(core: BrokerCore, request: Request[NoHeader]) -> Answer:
 
 
 def _first_waiting_place(core: BrokerCore) -> int | None:
-    """A message that waits for its time was acknowledged and has not been seen: it is kept, however old it is."""
-    places = (core.delays.first_place(core), core.timers.first_place(core))
+    """A message that waits for its time, or for the end of its transaction, was acknowledged and has not been seen: it is
+    kept, however old it is. Transactions end by themselves after `transaction_ms_max`.
+    """
+    places = (
+        core.delays.first_place(core),
+        core.timers.first_place(core),
+        core.transactions.first_place(core),
+    )
     return min((place for place in places if place is not None), default=None)
 
 
