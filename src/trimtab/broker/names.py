@@ -37,6 +37,9 @@ SYSTEM_GROUPS: Final = (
 )  # fmt: skip
 
 
+CLIENT_ID_LENGTH_MAX: Final = 1_024
+BROKER_NAME_LENGTH_MAX: Final = 255
+
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
@@ -61,6 +64,23 @@ def topic_complaint(topic: str) -> str | None:
 def group_complaint(group: str) -> str | None:
     """What is wrong with a group's name, if anything."""
     return _complaint("group", group, GROUP_LENGTH_MAX)
+
+
+def address_complaint(topic: str) -> str | None:
+    """What is wrong with a topic that a client speaks of, which may be the retry or dead-letter topic of a long group."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return group_complaint(topic.removeprefix(prefix))
+    return topic_complaint(topic)
+
+
+def plain_complaint(what: str, name: str, length_max: int) -> str | None:
+    """What is wrong with a name that Apache's brokers take as it is. It is kept in tables and printed, so it has bounds here."""
+    if len(name) > length_max:
+        return f"The specified {what} is longer than {length_max} characters"
+    if not name.isprintable():
+        return f"The specified {what}[{name!r}] contains characters that cannot be printed"
+    return None
 
 
 def _complaint(what: str, name: str, length_max: int) -> str | None:

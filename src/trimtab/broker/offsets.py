@@ -6,6 +6,7 @@ that carries the epoch of a lease: it is refused when somebody else has held the
 
 from collections.abc import Iterator, Mapping
 
+from trimtab.broker import names
 from trimtab.broker.requests import Refused
 from trimtab.wire.bodies import ConsumerOffsets
 from trimtab.wire.codes import ResponseCode
@@ -45,6 +46,7 @@ class OffsetTable:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Takes the group's word."""
         if queue_id not in self._offsets.get((topic, group), {}):
+            self._require_names(group, topic)
             self._require_room(1)
             self._entries += 1
         self._offsets.setdefault((topic, group), {})[queue_id] = offset
@@ -89,6 +91,13 @@ class OffsetTable:
     def _drop(self, topic: str, group: str) -> None:
         self._entries -= len(self._offsets.pop((topic, group)))
         self.changes += 1
+
+    @staticmethod
+    def _require_names(group: str, topic: str) -> None:
+        """The table is bounded by its entries, so an entry must be bounded too."""
+        complaint = names.group_complaint(group) or names.address_complaint(topic)
+        if complaint is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, complaint)
 
     def _require_room(self, more: int) -> None:
         if self._entries + more > self._entries_max:

@@ -1,5 +1,6 @@
 """Leases on queues."""
 
+from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.requests import BODY_BYTES_MAX, OK, Access, Answer, NoHeader, Refused, Request, handles
 from trimtab.wire.bodies import LockBatchRequestBody, UnlockBatchRequestBody
@@ -14,6 +15,7 @@ def lock_batch(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     """Grants or renews leases; the answer lists those that the client has, and the epoch of each."""
     asked = decode_body(LockBatchRequestBody, request.command.body, body_bytes_max=BODY_BYTES_MAX)
     core.permit(request, groups=[asked.consumer_group])
+    _refuse_bad_names(asked)
     now_ms = request.now.monotonic_ms
     new = sum(core.leases.holder(asked.consumer_group, queue, now_ms) is None for queue in asked.mq_set)
     if new and len(core.leases) + new > core.settings.leases_max:
@@ -28,6 +30,21 @@ def lock_batch(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     return Answer(
         body=encode_body(LeaseBatchResponseBody(lock_ok_mq_set=tuple(granted), lease_epochs=epochs))
     )
+
+
+def _refuse_bad_names(asked: LockBatchRequestBody) -> None:
+    """Leases are bounded by their number, so what each is of must be bounded too."""
+    complaint = names.group_complaint(asked.consumer_group) or names.plain_complaint(
+        "client id", asked.client_id, names.CLIENT_ID_LENGTH_MAX
+    )
+    for queue in asked.mq_set:
+        complaint = (
+            complaint
+            or names.address_complaint(queue.topic)
+            or names.plain_complaint("broker name", queue.broker_name, names.BROKER_NAME_LENGTH_MAX)
+        )
+    if complaint is not None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, complaint)
 
 
 @handles(RequestCode.UNLOCK_BATCH_MQ, header=NoHeader, access=Access(judged_by_handler=True))

@@ -1,6 +1,7 @@
 """Who is there: heartbeats, goodbyes, and the list that every consumer computes its share from."""
 
 from trimtab.balance.members import Manner, Member
+from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.names import retry_topic
 from trimtab.broker.requests import BODY_BYTES_MAX, OK, Access, Answer, NoHeader, Refused, Request, handles
@@ -25,6 +26,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import ProducerGroupOnly
 from trimtab.wire.headers.consume import GroupOnly, UnregisterClient
+from trimtab.wire.resources import GROUP_LENGTH_MAX
 
 
 @handles(RequestCode.HEART_BEAT, header=NoHeader, access=Access(judged_by_handler=True))
@@ -32,6 +34,7 @@ def heartbeat(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     """Registers the client's producers and consumers, and tells the members of groups that changed."""
     data = decode_body(HeartbeatData, request.command.body, body_bytes_max=BODY_BYTES_MAX)
     _refuse_too_much(core, data)
+    _refuse_bad_names(data)
     for consumer in data.consumer_data_set:
         topics = [subscription.topic for subscription in consumer.subscription_data_set]
         core.permit(request, groups=[consumer.group_name], consume=topics)
@@ -69,6 +72,19 @@ def _refuse_too_much(core: BrokerCore, data: HeartbeatData) -> None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"{settings.groups_max} groups are connected, the limit of this broker"
         )
+
+
+def _refuse_bad_names(data: HeartbeatData) -> None:
+    """Whatever a client is called, it is kept and shown to others."""
+    plain = names.plain_complaint
+    complaints = [plain("client id", data.client_id, names.CLIENT_ID_LENGTH_MAX)]
+    complaints += [plain("group", one.group_name, GROUP_LENGTH_MAX) for one in data.producer_data_set]
+    for consumer in data.consumer_data_set:
+        complaints.append(names.group_complaint(consumer.group_name))
+        complaints += [names.address_complaint(one.topic) for one in consumer.subscription_data_set]
+    complaint = next(filter(None, complaints), None)
+    if complaint is not None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, complaint)
 
 
 def _take_consumer(core: BrokerCore, request: Request[NoHeader], data: ConsumerData, member: Member) -> None:
