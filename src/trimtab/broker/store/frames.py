@@ -81,6 +81,11 @@ def read_head(data: bytes, at: int, offset: int) -> Head | None:
     return head
 
 
+def is_true_head(head: Head, raw_head: bytes, table: bytes, salt: int) -> bool:
+    """Whether head and checksums are as they were written: then the payload between them is worth reading, however long."""
+    return crc32(table, crc32(raw_head[:_UNCHECKED_BYTES], salt)) == head.check
+
+
 def read_frame(data: bytes, at: int, head: Head, salt: int) -> Frame | None:
     """The frame at `at`, of which all bytes are in `data`; None unless all of them are as they were written."""
     table_at = at + HEAD_BYTES + head.payload_bytes

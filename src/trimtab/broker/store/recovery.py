@@ -11,14 +11,23 @@ from typing import NamedTuple
 
 from trimtab.broker.store.checkpoint import Checkpoint
 from trimtab.broker.store.errors import StoreDamagedError
-from trimtab.broker.store.frames import HEAD_BYTES, MAGIC, Frame, read_frame, read_head
+from trimtab.broker.store.frames import (
+    CHECKSUM_BYTES,
+    HEAD_BYTES,
+    MAGIC,
+    Frame,
+    Head,
+    is_true_head,
+    read_frame,
+    read_head,
+)
 from trimtab.broker.store.log import segment_name
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import DIRECTORY as QUEUES
 from trimtab.broker.store.queues import Queue, pack_entry, queue_from_row, rows
 from trimtab.broker.store.reading import keys_of
 from trimtab.io.disk import Disk, DiskFile, opened
-from trimtab.wire.messages import StoredMessage
+from trimtab.wire.messages import STORED_BYTES_MIN, StoredMessage
 
 _CHUNK_BYTES = 1 << 20
 
@@ -69,7 +78,10 @@ class Scan:
                 data, data_at, at = file.pread(_CHUNK_BYTES, position), position, 0
             head = read_head(data, at, self.end)
             if head is not None and len(data) - at < head.total_bytes <= size - position:
-                data, data_at, at = file.pread(max(_CHUNK_BYTES, head.total_bytes), position), position, 0
+                wanted = max(_CHUNK_BYTES, head.total_bytes)
+                if wanted > _CHUNK_BYTES and not _is_worth_reading(file, position, head, size, self._salt):
+                    wanted = 0
+                data, data_at, at = file.pread(wanted, position), position, 0
             whole = head is not None and len(data) - at >= head.total_bytes
             frame = read_frame(data, at, head, self._salt) if head is not None and whole else None
             if frame is None or (self.chain is not None and frame.head.previous != self.chain):
@@ -86,18 +98,52 @@ def whole_frames_behind(disk: Disk, bases: list[int], offset: int, salt: int) ->
         following = bases[index + 1] if index + 1 < len(bases) else None
         if following is not None and following <= offset:
             continue
-        begin = max(base, offset + 1)
         with opened(disk, segment_name(base)) as file:
-            data = file.pread(max(0, base + file.size() - begin), begin - base)
-        at = data.find(MAGIC)
-        while at >= 0:
-            head = read_head(data, at, begin + at)
-            frame = None
-            if head is not None and len(data) - at >= head.total_bytes:
-                frame = read_frame(data, at, head, salt)
-            if frame is not None:
-                yield frame
-            at = data.find(MAGIC, at + (1 if frame is None else frame.head.total_bytes))
+            size, position = file.size(), max(base, offset + 1) - base
+            magics = _Magics(file, size)
+            while (found := magics.next_from(position)) is not None:
+                frame = _frame_at(file, base, found, size, salt)
+                if frame is not None:
+                    yield frame
+                position = found + (1 if frame is None else frame.head.total_bytes)
+
+
+class _Magics:
+    """Finds the first bytes of frames, a piece of the file at a time."""
+
+    def __init__(self, file: DiskFile, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._piece = b""
+        self._piece_at = 0
+
+    def next_from(self, position: int) -> int | None:
+        """The first place at `position` or behind it; None if there is none."""
+        while position + HEAD_BYTES <= self._size:
+            if not self._piece_at <= position <= self._piece_at + len(self._piece) - len(MAGIC):
+                self._piece, self._piece_at = self._file.pread(_CHUNK_BYTES, position), position
+                if len(self._piece) < len(MAGIC):
+                    return None
+            found = self._piece.find(MAGIC, position - self._piece_at)
+            if found >= 0:
+                return self._piece_at + found
+            position = self._piece_at + len(self._piece) - len(MAGIC) + 1
+        return None
+
+
+def _frame_at(file: DiskFile, base: int, position: int, size: int, salt: int) -> Frame | None:
+    head = read_head(file.pread(HEAD_BYTES, position), 0, base + position)
+    if head is None or not _is_worth_reading(file, position, head, size, salt):
+        return None
+    return read_frame(file.pread(head.total_bytes, position), 0, head, salt)
+
+
+def _is_worth_reading(file: DiskFile, position: int, head: Head, size: int, salt: int) -> bool:
+    """Judges a frame by its two ends, so that a head of chance bytes does not have hundreds of megabytes read for it."""
+    if head.total_bytes > size - position or head.records * STORED_BYTES_MIN > head.payload_bytes:
+        return False
+    table = file.pread(head.records * CHECKSUM_BYTES, position + HEAD_BYTES + head.payload_bytes)
+    return is_true_head(head, file.pread(HEAD_BYTES, position), table, salt)
 
 
 class Recovery:
