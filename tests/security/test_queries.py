@@ -111,3 +111,25 @@ def test_a_pull_gives_no_more_than_fits_a_frame(servers: Servers, sizes: tuple[s
         answer = client.ask(RequestCode.PULL_MESSAGE, asked)
     assert answer.code == ResponseCode.SUCCESS
     assert len(answer.body) <= 5 * MIB
+
+
+def test_a_key_is_looked_for_in_a_bounded_number_of_files_and_the_answer_says_where_to_go_on() -> None:
+    store = StoreSettings(query_index_files_max=2, checkpoint_bytes=4096, checkpoint_interval_ms=1)
+    with running(BrokerPlan(store=store)) as servers, RawConnection(servers.broker_address) as client:
+        index = servers.look(lambda: servers.broker.core.store._index)
+        number = 0
+        while servers.look(lambda: len(index.chunks)) < 4:
+            client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Many", f"k{number}"), b"x" * 1024)
+            number += 1
+        fields = {
+            "topic": "Many",
+            "key": "none",
+            "maxNum": "9",
+            "beginTimestamp": "0",
+            "endTimestamp": str(2**62),
+        }
+        answer = client.ask(RequestCode.QUERY_MESSAGE, fields)
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert "newest 2 of" in str(answer.remark)
+        found = client.ask(RequestCode.QUERY_MESSAGE, fields | {"key": f"k{number - 1}"})
+        assert [message.queue_offset for message in decode_messages(found.body)] == [number - 1]

@@ -2,7 +2,7 @@
 
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.requests import Access, Answer, Refused, Request, handles
-from trimtab.broker.store.errors import StoreError
+from trimtab.broker.store.errors import StoreError, StoreSearchTooWideError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import (
     ConsumeQueueData,
@@ -48,8 +48,16 @@ def query_message(core: BrokerCore, request: Request[QueryMessage]) -> Answer:
         )
     try:
         found = core.store.query_by_key(
-            header.topic, header.key, max(0, results_max), header.begin_timestamp, header.end_timestamp
+            header.topic,
+            header.key,
+            max(0, results_max),
+            header.begin_timestamp,
+            header.end_timestamp,
+            # A unique key tells when it was made: clients ask from then on, and the message is not far from there.
+            oldest_first=bool(header.unique_key_query and header.begin_timestamp > 0),
         )
+    except StoreSearchTooWideError as error:
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, str(error)) from error
     except StoreError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
     fresh = QueryMessageResponse(

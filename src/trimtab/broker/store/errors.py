@@ -51,6 +51,10 @@ class StoreFullError(StoreError):
     retriable = True
 
 
+class StoreSearchTooWideError(StoreError):
+    """A search ended before it had looked everywhere, and found nothing so far. A narrower one may find it."""
+
+
 class StoreBusyError(StoreError):
     """Too much is on its way already, or too many files are open. Nothing is wrong with what is stored; it gets better by itself."""
 

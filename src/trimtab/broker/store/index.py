@@ -2,7 +2,7 @@
 
 Keys are gathered in 256 buckets by the low byte of their hash. When a checkpoint finds enough of them, or enough log since the
 last time, the gathered ones become a chunk file: a head with the range of log and time that it covers and the place and
-checksum of each bucket, then the buckets. A search reads one bucket per chunk whose time fits. Hashes collide, so whoever
+checksum of each bucket, then the buckets. A search reads one bucket of each chunk whose time fits, up to a number. Hashes collide, so whoever
 searches looks at the messages themselves. Like the queues, the index can be made anew from the log at any time.
 """
 
@@ -55,7 +55,6 @@ class Gathered:
     def split(self, log_offset: int) -> "Gathered":
         """Takes out and gives back what points to `log_offset` or behind it, which is not much."""
         behind = Gathered(log_offset)
-        behind.oldest_ms, behind.newest_ms = self.oldest_ms, self.newest_ms
         for number, bucket in enumerate(self.buckets):
             at = len(bucket)
             while at and _ENTRY.unpack_from(bucket, at - ENTRY_BYTES)[1] >= log_offset:
@@ -64,7 +63,14 @@ class Gathered:
             behind.entries += (len(bucket) - at) // ENTRY_BYTES
             del bucket[at:]
         self.entries -= behind.entries
+        behind.look_at_times()
         return behind
+
+    def look_at_times(self) -> None:
+        """From when to when the entries are, to the second: a file that claimed more would be read for nothing."""
+        seconds = [entry[2] for bucket in self.buckets for entry in _ENTRY.iter_unpack(bucket)]
+        if seconds:
+            self.oldest_ms, self.newest_ms = min(seconds) * 1000, max(seconds) * 1000 + 999
 
 
 class ChunkWrite(NamedTuple):
@@ -114,18 +120,19 @@ class Index:
                 buckets[key_hash & 0xFF] += _pack_entry(key_hash, physical_offset, seconds, checksum)
             gathered.entries += len(keys)
 
-    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
+    def sources(self, begin_ms: int, end_ms: int) -> list[Chunk | Gathered]:
+        """Where messages of that time may be found, newest first: what is in memory, then files."""
+        gathered = [] if self._on_its_way is None else [self._on_its_way.gathered]
+        every: list[Chunk | Gathered] = [self._gathered, *gathered, *reversed(self.chunks)]
+        return [one for one in every if one.oldest_ms <= end_ms and begin_ms <= one.newest_ms]
+
+    def candidates(
+        self, source: Chunk | Gathered, key_hash: int, begin_ms: int, end_ms: int
+    ) -> Iterator[tuple[int, int]]:
         """Places in the log where a message with the key may lie and the records' checksums, newest first."""
-        needle = pack(">I", key_hash)
-        in_memory = (
-            [self._gathered] if self._on_its_way is None else [self._gathered, self._on_its_way.gathered]
-        )
-        for gathered in in_memory:
-            if gathered.oldest_ms <= end_ms and begin_ms <= gathered.newest_ms:
-                yield from _search(bytes(gathered.buckets[key_hash & 0xFF]), needle, begin_ms, end_ms)
-        for chunk in reversed(self.chunks):
-            if chunk.oldest_ms <= end_ms and begin_ms <= chunk.newest_ms:
-                yield from _search(self._bucket(chunk, key_hash & 0xFF), needle, begin_ms, end_ms)
+        number = key_hash & 0xFF
+        bucket = self._bucket(source, number) if isinstance(source, Chunk) else bytes(source.buckets[number])
+        return _search(bucket, pack(">I", key_hash), begin_ms, end_ms)
 
     def _bucket(self, chunk: Chunk, number: int) -> bytes:
         """One bucket of a chunk file, checked."""

@@ -8,13 +8,13 @@ there, for anybody: a consumer must never have seen a message that a power cut t
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from enum import Enum
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from struct import Struct
 from zlib import crc32
 
 import msgspec
 
-from trimtab.broker.store.errors import StoreDamagedError
+from trimtab.broker.store.errors import StoreDamagedError, StoreSearchTooWideError
 from trimtab.broker.store.index import key_hash_of
 from trimtab.broker.store.log import segment_name
 from trimtab.broker.store.parts import Parts
@@ -250,15 +250,31 @@ class Reader:
         return entry if entry[:2] == (message.physical_offset, message.stored_size) else None
 
     def by_key(
-        self, topic: str, key: str, results_max: int, begin_ms: int, end_ms: int
+        self,
+        topic: str,
+        key: str,
+        results_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        oldest_first: bool = False,
     ) -> list[StoredMessage]:
-        """Messages of the topic with that key or unique key, stored in that time, newest first."""
+        """Messages of the topic with that key or unique key, stored in that time, newest first, or files oldest first.
+
+        `StoreSearchTooWideError` if there are too many files to look at and those that were have none.
+        """
         wanted = key.encode(errors="replace")
         key_hash = key_hash_of(topic.encode(errors="replace"), wanted)
         results_max = min(results_max, self._settings.query_results_max)
         found: dict[int, StoredMessage] = {}
         looked_at_bytes = 0
-        candidates = self._index.candidates(key_hash, begin_ms, end_ms)
+        sources = self._index.sources(begin_ms, end_ms)
+        if oldest_first:
+            sources.reverse()
+        files_max = self._settings.query_index_files_max
+        candidates = chain.from_iterable(
+            self._index.candidates(source, key_hash, begin_ms, end_ms) for source in sources[:files_max]
+        )
         for physical_offset, checksum in islice(candidates, _CANDIDATES_MAX):
             if len(found) >= results_max or looked_at_bytes >= _CANDIDATE_BYTES_MAX:
                 break
@@ -273,6 +289,12 @@ class Reader:
                 continue
             if wanted in keys_of(message.properties_bytes) and self._entry_of(message) is not None:
                 found[physical_offset] = message
+        if not found and len(sources) > files_max:
+            side = "oldest" if oldest_first else "newest"
+            raise StoreSearchTooWideError(
+                f"the {side} {files_max} of {len(sources)} files of the index were searched and have no such key;"
+                f" the next one is of {sources[files_max].oldest_ms} to {sources[files_max].newest_ms}: ask for a time around it"
+            )
         return list(found.values())
 
     def store_ms(self, physical_offset: int) -> int:

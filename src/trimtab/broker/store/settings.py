@@ -40,6 +40,8 @@ class StoreSettings:
     scan_entries_max: int = 4_096
     """How many messages one read passes over when a filter refuses them."""
     query_results_max: int = 64
+    query_index_files_max: int = 256
+    """How many files of the index one query by key reads, each in well under a millisecond; others wait meanwhile."""
 
     def __post_init__(self) -> None:
         if self.flush not in ("sync", "async"):
@@ -69,4 +71,5 @@ _LEAST = {
     "open_files_max": 4,
     "scan_entries_max": 1,
     "query_results_max": 1,
+    "query_index_files_max": 1,
 }

@@ -234,10 +234,17 @@ class Store:
         return self._reader.message_at(physical_offset)
 
     def query_by_key(
-        self, topic: str, key: str, results_max: int, begin_ms: int = 0, end_ms: int = _EVER_MS
+        self,
+        topic: str,
+        key: str,
+        results_max: int,
+        begin_ms: int = 0,
+        end_ms: int = _EVER_MS,
+        *,
+        oldest_first: bool = False,
     ) -> list[StoredMessage]:
-        """Messages with that key or unique key, newest first."""
-        return self._reader.by_key(topic, key, results_max, begin_ms, end_ms)
+        """Messages with that key or unique key, newest first. `oldest_first` for what lies near `begin_ms`."""
+        return self._reader.by_key(topic, key, results_max, begin_ms, end_ms, oldest_first=oldest_first)
 
     def entry(self, topic: str, queue_id: int, offset: int) -> Entry | None:
         """The queue's entry of one message; None if it is not there, not yet or not any more."""

@@ -28,7 +28,11 @@ def file_chunk(index: Index, disk: MemoryDisk, durable: int) -> None:
 
 
 def found(index: Index, key: bytes, begin_ms: int = 0, end_ms: int = EVER) -> list[int]:
-    return [place // 100 for place, _ in index.candidates(key_hash_of(b"T", key), begin_ms, end_ms)]
+    return [
+        place // 100
+        for source in index.sources(begin_ms, end_ms)
+        for place, _ in index.candidates(source, key_hash_of(b"T", key), begin_ms, end_ms)
+    ]
 
 
 def test_every_key_leads_to_its_message_in_memory_and_in_files() -> None:

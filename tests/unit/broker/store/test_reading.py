@@ -1,9 +1,11 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.broker.store.shared import HOST, HOST_V6, NOW_MS, SMALL, bodies, message, open_store, put
 from trimtab.broker.store import ReadResult, ReadStatus, Store, TimeRule
+from trimtab.broker.store.errors import StoreSearchTooWideError
 from trimtab.broker.store.frames import HEAD_BYTES
 from trimtab.broker.store.reading import GAP_BYTES_MAX
 from trimtab.io.disk import DiskFile, MemoryDisk
@@ -206,6 +208,19 @@ def test_time_in_an_empty_queue() -> None:
     store = open_store()
     assert store.offset_by_time("T", 0, 5) == 0
     assert store.earliest_store_ms("T", 0) == -1
+
+
+def test_a_key_is_searched_in_so_many_files_newest_first_and_the_answer_says_where_it_ended() -> None:
+    store = open_store(settings=replace(SMALL, query_index_files_max=3))
+    for number in range(60):
+        put(store, b"%d" % number * 100, key=f"k{number}", at_ms=NOW_MS + number * 1000)
+        store.tick(number * 10_000)
+    assert [one.body for one in store.query_by_key("T", "k59", 1)] == [b"59" * 100]
+    with pytest.raises(StoreSearchTooWideError, match="newest 3 of") as caught:
+        store.query_by_key("T", "k0", 1)
+    assert "ask for a time around it" in str(caught.value)
+    assert store.query_by_key("T", "k0", 1, NOW_MS, NOW_MS + 999)[0].queue_offset == 0
+    assert store.query_by_key("T", "k0", 1, NOW_MS, oldest_first=True)[0].queue_offset == 0
 
 
 def test_keys_are_found_newest_first_within_time_and_number() -> None:
