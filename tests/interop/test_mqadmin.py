@@ -6,6 +6,7 @@ A JVM takes seconds to start, so one per version of the tool runs all commands, 
 from __future__ import annotations
 
 import base64
+import json
 import re
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -14,8 +15,12 @@ import pytest
 
 from tests.apache import homes
 from tests.apache.oracle import SOURCES, JavaOracle
+from tests.interop.ours import Loop, Ours
 from tests.interop.servers import eventually, request, unique
+from tests.interop.test_our_producer import producing
 from tests.raw import RawConnection
+from trimtab.model import Message
+from trimtab.settings import Sending
 from trimtab.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -41,6 +46,7 @@ from trimtab.wire.properties import encode_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.apache.conversation import Conversation
     from tests.interop.servers import ServerUnderTest
@@ -463,3 +469,74 @@ def test_name_servers_keep_values(mqadmin: MqAdmin) -> None:
     assert "success" in mqadmin.good("updateKvConfig", "-s", "ns", "-k", key, "-v", "1")
     assert "success" in mqadmin.good("deleteKvConfig", "-s", "ns", "-k", key)
     assert "orderMessageEnable = false" in mqadmin.good("getNamesrvConfig")
+
+
+# --- exports, and what is asked of clients ------------------------------------------------------------------------------
+
+
+def test_everything_is_exported(mqadmin: MqAdmin, server: ServerUnderTest, tmp_path: Path) -> None:
+    topic, group = server.make_topic("exported", queues=2), unique("exported")
+    send(server, topic, 3)
+    with online(server, group, topic):
+        for command, name in (
+            ("exportConfigs", "configs"),
+            ("exportMetadata", "metadata"),
+            ("exportMetrics", "metrics"),
+        ):
+            told = mqadmin.good(command, "-c", CLUSTER, "-f", str(tmp_path))
+            assert f"{name}.json success" in told
+    configs = json.loads((tmp_path / "configs.json").read_text())
+    assert configs["clusterScale"]["masterBrokerSize"] == 2
+    broker = configs["brokerConfigs"][server.brokers[0].name]
+    assert {"brokerRole": "ASYNC_MASTER", "useTLS": "false", "traceOn": "true"}.items() <= broker.items()
+    metadata = json.loads((tmp_path / "metadata.json").read_text())
+    assert metadata["topicConfigTable"][topic]["readQueueNums"] == 4, "of both brokers together"
+    assert metadata["subscriptionGroupTable"][group]["groupName"] == group
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics["evaluateReport"]) == {broker.name for broker in server.brokers}
+    assert metrics["totalData"]["totalTps"]["totalNormalInTps"] >= 0
+
+
+def test_a_consumer_answers_what_the_tool_asks_it_through_the_broker(
+    mqadmin: MqAdmin, server: ServerUnderTest
+) -> None:
+    topic, group, broker = server.make_topic("asked", queues=2), unique("asked"), server.brokers[0]
+    send(server, topic, 2)
+    with Loop() as loop, Ours(loop, server, group, subscribe={topic: "*"}) as ours:
+        eventually(lambda: len(ours.received) == 2, "both came")
+        status = mqadmin.good("consumerStatus", "-g", group, "-i", ours.id)
+        assert "PROP_CONSUME_TYPE : CONSUME_PASSIVELY" in status
+        assert f"Topic: {topic} ClassFilter: false SubExpression: *" in status
+        assert f"{topic} {broker.name} 0 ProcessQueueInfo [commitOffset=2," in status
+        everybody = mqadmin.good("consumerStatus", "-g", group)
+        assert f" {ours.id} V" in everybody
+        assert "Same subscription in the same group of consumer" in everybody
+        shown = mqadmin.good("queryMsgByOffset", "-t", topic, "-b", broker.name, "-i", "0", "-o", "1")
+        found = re.search(r"OffsetID: (\w+)", shown)
+        assert found is not None
+        of_topic = ("-t", topic) if mqadmin.is_5x else ()
+        consumed = mqadmin.good("queryMsgById", "-i", found[1], *of_topic, "-g", group, "-d", ours.id)
+        assert "consumeResult=CR_SUCCESS" in consumed
+        assert [message.queue_offset for message in ours.received] == [0, 1, 1]
+
+
+def test_the_trace_of_a_message_is_shown(mqadmin: MqAdmin, server: ServerUnderTest) -> None:
+    topic = server.make_topic("traced", queues=1)
+    with producing(server, sending=Sending(trace=True)) as producer:
+        receipt = producer.send(Message(topic, b"traced", keys=["k"]))
+    shown = eventually(
+        lambda: re.search(
+            r"#Type .* Pub .* success", mqadmin.told("queryMsgTraceById", "-i", receipt.message_id)
+        ),
+        "the trace of the message",
+    )
+    assert shown
+
+
+def test_producers_of_a_broker_are_listed(mqadmin: MqAdmin, server: ServerUnderTest) -> None:
+    if not mqadmin.is_5x:
+        pytest.skip("the tool of 4.9 has no such command")
+    topic, group = server.make_topic("producers"), unique("online")
+    with online(server, group, topic):
+        listed = mqadmin.good("producer", "-b", server.brokers[0].address)
+    assert re.search(rf"producer group \({group}-p\) instance : clientId=127.0.0.1@{group},", listed), listed

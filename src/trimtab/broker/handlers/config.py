@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trimtab.broker.core import BrokerCore
+from trimtab.broker.names import TRACE_TOPIC
 from trimtab.broker.requests import OK, Access, Answer, NoHeader, Refused, Request, handles
 from trimtab.errors import ProtocolError
 from trimtab.wire.codes import RequestCode, ResponseCode
@@ -99,15 +100,15 @@ def _properties(body: bytes) -> dict[str, str]:
 
 
 @handles(RequestCode.GET_BROKER_CONFIG, header=NoHeader, access=Access(admin=True))
-def get_config(core: BrokerCore, _request: Request[NoHeader]) -> Answer:
+def get_config(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     """The settings, by the names that Apache gave them; without paths and without secrets."""
     return Answer(
         header=GetBrokerConfigResponse(version=encode_body(core.settings_version).decode()),
-        body=encode_properties({name: _text(value) for name, value in sorted(_shown(core).items())}),
+        body=encode_properties({name: _text(value) for name, value in sorted(_shown(core, request).items())}),
     )
 
 
-def _shown(core: BrokerCore) -> dict[str, str | int | bool]:
+def _shown(core: BrokerCore, request: Request[NoHeader]) -> dict[str, str | int | bool]:
     settings, store = core.settings, core.store.settings
     host, _, port = core.address.rpartition(":")
     changeable = {name: getattr(settings, setting.attribute) for name, setting in CHANGEABLE.items()}
@@ -124,6 +125,7 @@ def _shown(core: BrokerCore) -> dict[str, str | int | bool]:
         "brokerTopicEnable": True,
         "defaultTopicQueueNums": settings.default_topic_queues,
         "enablePropertyFilter": True,
+        "filterServerNums": 0,
         "fileReservedTime": store.retention_ms // 3_600_000,
         "flushDiskType": "SYNC_FLUSH" if store.flush == "sync" else "ASYNC_FLUSH",
         "flushIntervalCommitLog": store.flush_interval_ms,
@@ -131,12 +133,16 @@ def _shown(core: BrokerCore) -> dict[str, str | int | bool]:
         "longPollingEnable": True,
         "mappedFileSizeCommitLog": store.segment_bytes,
         "messageDelayLevel": settings.delay_levels,
+        "msgTraceTopicName": TRACE_TOPIC,
         "regionId": settings.region,
+        "slaveReadEnable": False,
         "timerMaxDelaySec": settings.timer_ms_max // 1_000,
+        "traceOn": True,
         "traceTopicEnable": settings.trace_topic,
         "transactionCheckInterval": settings.transaction_check_interval_ms,
         "transactionCheckMax": settings.transaction_checks_max,
         "transactionTimeOut": settings.transaction_timeout_ms,
+        "useTLS": request.peer.is_secure,  # it is for all connections or for none
     }
 
 
