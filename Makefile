@@ -1,5 +1,5 @@
 # The two commands: `make run` and `make test`. Each does its own set-up and may be run first.
-.PHONY: run test lint interop browser again bench lock setup clean
+.PHONY: run test lint interop browser night again bench lock setup clean
 
 run: setup
 	@.venv/bin/trimtab demo
@@ -19,6 +19,10 @@ interop: setup
 # The dashboard in a real browser. Needs Chromium and its driver.
 browser: setup
 	@.venv/bin/python -m pytest -m browser
+
+# More examples and seeds than a commit has time for; hours.
+night: setup
+	@TRIMTAB_EXAMPLES=20000 TRIMTAB_CRASH_SEEDS=100000 .venv/bin/python -m pytest -n 2 tests/property tests/crash
 
 # Only the tests that failed last time, one after the other.
 again: setup

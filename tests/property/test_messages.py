@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.examples import examples
 from trimtab.errors import InvalidMessageError, ProtocolError
 from trimtab.wire.batch import BatchEntry, decode_batch, encode_batch
 from trimtab.wire.compression import COMPRESSED_FLAG, TYPE_MASK, Compression, compress, inflate
@@ -289,7 +290,7 @@ def test_a_damaged_stream_ends_in_a_protocol_error_or_a_body(
         assert len(inflate(bytes(packed), compression, inflated_bytes_max=1 << 16)) <= 1 << 16
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=100), st.sampled_from(Compression))
 def test_bytes_from_nowhere_end_in_a_protocol_error_or_a_body(data: bytes, compression: Compression) -> None:
     heads = {

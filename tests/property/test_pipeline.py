@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.property.examples import examples
 from trimtab.balance.pipeline import Answer, Found, Handed, Pipeline, Pull, Shape
 
 PLENTY = 1 << 40
@@ -136,10 +137,10 @@ class AnyBroker(RuleBasedStateMachine):
 
 
 TestAnyBroker = AnyBroker.TestCase
-TestAnyBroker.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyBroker.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     length=st.integers(0, 3_000), cap=st.sampled_from([8, 32, 1_000]), depth=st.integers(1, 8), data=st.data()
 )

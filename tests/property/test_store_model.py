@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.property.examples import examples
 from trimtab.broker.store import Part, ReadStatus, Store, StoreSettings, TimeRule
 from trimtab.broker.store.scrub import verify
 from trimtab.io.disk import MemoryDisk
@@ -265,5 +266,7 @@ def outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int]:
     return ReadStatus.OFFSET_OVERFLOW_BADLY, high
 
 
-StoreAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+StoreAgainstModel.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestStoreAgainstModel = StoreAgainstModel.TestCase

@@ -102,6 +102,27 @@ def test_a_frame_cut_at_any_byte_gets_the_same_answer(servers: Servers, target: 
                 assert answers_to(client, [frame[:cut], frame[cut:]], is_read) == whole, (cut, frame)
 
 
+def test_every_code_cut_at_any_byte_gets_the_same_answer(servers: Servers, target: str) -> None:
+    codes = sorted(HANDLERS if target == "broker" else NAMES_HANDLERS)
+    assert len(codes) > (60 if target == "broker" else 15)
+    with RawConnection(address_of(servers, target)) as client:
+        for code in codes:
+            frame = encode_command(Command(code=code, opaque=PROBE_OPAQUE, ext={"a": "b"}))
+            client.send(frame)
+            whole = told_in(client)
+            for cut in range(1, len(frame)):
+                client.send(frame[:cut])
+                client.send(frame[cut:])
+                assert told_in(client) == whole, (code, cut)
+
+
+def told_in(client: RawConnection) -> tuple[object, ...]:
+    """What an answer says that does not depend on time and chance."""
+    while not (answer := client.receive()).is_response:
+        pass
+    return answer.code, answer.opaque, answer.remark
+
+
 def test_a_conversation_one_byte_at_a_time_gets_the_same_answers(servers: Servers, target: str) -> None:
     conversation = frames(BROKER if target == "broker" else NAMES)
     with RawConnection(address_of(servers, target)) as client:

@@ -61,6 +61,10 @@ PURE_IMPORTS = {
 COLUMNAR_IMPORTS = {"numpy", "pyarrow"}
 COLUMNAR = ("wire.columns",)
 
+# The parts of the servers that may use sockets, disks and clocks. All others decide, and at most know what chance looks like.
+SHELLS = ("broker.server", "broker.registration", "broker.store", "names.server")
+SEAMS = {"trimtab.io.chance"}
+
 CLOCKS_AND_CHANCE = {"time", "random", "secrets", "uuid"}
 CLOCK_CALLS = (
     "datetime.now",
@@ -165,6 +169,17 @@ def test_pure_packages_import_nothing_that_does_io() -> None:
             if module.split(".")[0] not in allowed | {"trimtab"}
         ]
     assert impure == []
+
+
+def test_servers_reach_the_world_through_their_shells_alone() -> None:
+    strays = [
+        f"{source.name}:{line} imports {module}"
+        for source in SOURCES
+        if source.is_in("broker", "names") and not source.is_in(*SHELLS)
+        for module, line, _ in imports(source)
+        if module.split(".")[:2] == ["trimtab", "io"] and module not in SEAMS
+    ]
+    assert strays == []
 
 
 def test_clock_and_chance_live_in_io_alone() -> None:
