@@ -20,6 +20,11 @@ def met(is_met: bool) -> str:  # noqa: FBT001 - it reads as a sentence
     return "met" if is_met else "missed"
 
 
+def verdict(goal: str, *, is_met: bool) -> str:
+    """A goal and whether this run met it, for a row's note."""
+    return f"goal {goal}: {met(is_met)}"
+
+
 def median_rate(fn: Callable[[], object], operations: int, runs: int = 5) -> float:
     """Operations per second in the median of several runs; one run before them warms up."""
     fn()
