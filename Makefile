@@ -22,7 +22,7 @@ browser: setup
 
 # More examples and seeds than a commit has time for; hours.
 night: setup
-	@TRIMTAB_EXAMPLES=20000 TRIMTAB_CRASH_SEEDS=100000 .venv/bin/python -m pytest -n 2 tests/property tests/crash
+	@TRIMTAB_EXAMPLES=20000 TRIMTAB_CRASH_SEEDS=100000 TRIMTAB_CRASH_OPERATIONS=5 .venv/bin/python -m pytest -n 2 tests/property tests/crash
 
 # Only the tests that failed last time, one after the other.
 again: setup

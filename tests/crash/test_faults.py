@@ -1,6 +1,7 @@
 """Calls that fail: each one once, each one for ever, and a disk without room."""
 
 import errno
+import os
 import resource
 from pathlib import Path
 from random import Random
@@ -41,7 +42,7 @@ class NthFails:
             raise OSError(self._code, f"simulated: {call} of {name}")
 
 
-def live_with(fault: NthFails) -> World:
+def live_with(fault: NthFails, sends: int = 9) -> World:
     """One store's life with a fault in it, everything in place; then the power goes."""
     world = World(11)
     world.disk.before = fault
@@ -50,7 +51,7 @@ def live_with(fault: NthFails) -> World:
     except StoreError:
         world.crash()
         return world
-    for number in range(9):
+    for number in range(sends):
         acked, failed_sync = dict(world.model.acked), fault.failed_sync
         world.send(store)
         if failed_sync:
@@ -63,9 +64,9 @@ def live_with(fault: NthFails) -> World:
     return world
 
 
-def number_of_calls() -> int:
+def number_of_calls(sends: int = 9) -> int:
     counting = NthFails(-1, 0, for_ever=False)
-    live_with(counting)
+    live_with(counting, sends)
     return counting.calls
 
 
@@ -83,6 +84,24 @@ def test_whichever_call_fails_nothing_acknowledged_is_lost(code: int, for_ever: 
             world.scrub()
         except Exception as exc:
             exc.add_note(f"call {number} failed with {errno.errorcode[code]}, for_ever={for_ever}")
+            raise
+
+
+def test_in_a_longer_life_whichever_call_fails_nothing_acknowledged_is_lost() -> None:
+    is_full = bool(os.environ.get("TRIMTAB_FULL"))
+    sends = 300 if is_full else 80
+    calls = number_of_calls(sends)
+    assert calls > 10 * sends
+    for number in range(1, calls + 1, 1 if is_full else 29):
+        for_ever = number % 2 == 0
+        world = live_with(NthFails(number, errno.EIO, for_ever=for_ever), sends)
+        try:
+            store = world.start()
+            world.check(store)
+            store.close()
+            world.scrub()
+        except Exception as exc:
+            exc.add_note(f"call {number} of {calls} failed, for_ever={for_ever}")
             raise
 
 

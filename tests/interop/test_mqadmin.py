@@ -524,13 +524,12 @@ def test_the_trace_of_a_message_is_shown(mqadmin: MqAdmin, server: ServerUnderTe
     topic = server.make_topic("traced", queues=1)
     with producing(server, sending=Sending(trace=True)) as producer:
         receipt = producer.send(Message(topic, b"traced", keys=["k"]))
-    shown = eventually(
+    eventually(
         lambda: re.search(
             r"#Type .* Pub .* success", mqadmin.told("queryMsgTraceById", "-i", receipt.message_id)
         ),
         "the trace of the message",
     )
-    assert shown
 
 
 def test_producers_of_a_broker_are_listed(mqadmin: MqAdmin, server: ServerUnderTest) -> None:
