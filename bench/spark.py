@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bench.kafka import connector_jars, kafka
 from bench.own import own_cluster
-from bench.report import Row
+from bench.report import Row, verdict
 from tests.apache.cluster import ApacheCluster
 from trimtab import Admin
 from trimtab.spark import session
@@ -26,6 +25,8 @@ QUEUES = 8
 SIZES = ((128, 2_000_000), (4_096, 200_000))
 KAFKA = "kafka"
 WARM = "bench-warm"
+TRIGGERS = 15
+GROWTH_MESSAGES = 400_000
 
 
 @contextmanager
@@ -55,6 +56,7 @@ def rows() -> list[Row]:
             for size, messages in SIZES:
                 found += _sizes(spark, servers, size, max(1_000, int(messages * SCALE)))
             found += _triggers(spark, servers)
+            found += _growth(spark, servers["ours"])
     finally:
         spark.stop()
     return found
@@ -77,40 +79,44 @@ def _sizes(spark: Any, servers: dict[str, str], size: int, messages: int) -> lis
             offsets = _reader(spark, name, address, topic, columns="queueId,queueOffset")
             projected[name] = _tell(f"read offsets, {what}", name, _rate(messages, offsets))
     return [
-        *_beside_kafka(f"sink, {what}", written, written[KAFKA]),
-        *_beside_kafka(f"read, all 19 columns, {what}", full, full[KAFKA]),
-        *_beside_kafka(f"read, Kafka's 7 columns, {what}", kafka_like, full[KAFKA]),
+        *_beside_kafka(f"sink, {what}", written, written[KAFKA], goals=(1.0, 1.0)),
+        *_beside_kafka(f"read, all 19 columns, {what}", full, full[KAFKA], goals=(1.3, 2.0)),
+        *_beside_kafka(f"read, Kafka's 7 columns, {what}", kafka_like, full[KAFKA], goals=(1.3, 2.0)),
         *(
-            Row(
-                f"read, queue and offset only, {what}, {name}",
-                rate,
-                kafka_like[name],
-                "beside Kafka's 7 columns of the same broker",
-            )
+            _row(f"read, queue and offset only, {what}, {name}", rate, full[name], "all columns", goal=2.0)
             for name, rate in projected.items()
         ),
     ]
 
 
-def _beside_kafka(what: str, rates: dict[str, float], kafka_rate: float) -> list[Row]:
+def _beside_kafka(
+    what: str, rates: dict[str, float], kafka_rate: float, goals: tuple[float, float]
+) -> list[Row]:
+    """The goals on Apache's brokers and on ours."""
     return [
-        Row(f"{what}, {_label(name)}", rate, kafka_rate, "beside Kafka")
+        _row(f"{what}, {_label(name)}", rate, kafka_rate, "Kafka", goal=goals[name == "ours"])
         for name, rate in rates.items()
         if name != KAFKA
     ]
+
+
+def _row(what: str, rate: float, other_rate: float, other: str, *, goal: float) -> Row:
+    return Row(
+        what, rate, other_rate, f"beside {other}; {verdict(f'{goal}×', is_met=rate >= goal * other_rate)}"
+    )
 
 
 def _label(name: str) -> str:
     return "our broker" if name == "ours" else f"Apache {name}"
 
 
-def _make_topic(name: str, address: str, topic: str) -> None:
+def _make_topic(name: str, address: str, topic: str, queues: int = QUEUES) -> None:
     if name == KAFKA:
         return  # made by the first write, with so many partitions
 
     async def make() -> None:
         async with Admin(nameserver=address) as admin:
-            await admin.create_topic(topic, queues=QUEUES)
+            await admin.create_topic(topic, queues=queues)
 
     asyncio.run(make())
 
@@ -167,35 +173,74 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def _triggers(spark: Any, servers: dict[str, str]) -> list[Row]:
-    """Micro-batches of one message each: how many can be had in a second; and what a look costs that finds nothing."""
+    """What a micro-batch of 8 messages takes, and what a trigger takes that finds nothing."""
     batches, looks = {}, {}
     for name, address in servers.items():
-        with tempfile.TemporaryDirectory() as folder:
-            batches[name], looks[name] = _micro_batches(spark, name, address, Path(folder))
+        busy = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}
+        batches[name] = _trigger_s(spark, name, address, busy, is_empty=False)
+        looks[name] = _trigger_s(spark, name, address, {"startingOffsets": "latest"}, is_empty=True)
     return [
-        *_beside_kafka("micro-batches of 8 messages a second", batches, batches[KAFKA]),
-        *_beside_kafka("looks for new messages a second", looks, looks[KAFKA]),
+        *_per_trigger("micro-batches of 8 messages, one after the other", batches),
+        *_per_trigger("triggers that find nothing, one after the other", looks),
     ]
 
 
-def _micro_batches(spark: Any, name: str, address: str, folder: Path) -> tuple[float, float]:
-    topic = "bench-128"
-    if name == KAFKA:
-        stream = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", address)
-            .option("subscribe", topic)
+def _per_trigger(what: str, seconds: dict[str, float]) -> list[Row]:
+    return [
+        Row(
+            f"{what}, {_label(name)}",
+            1 / taken,
+            1 / seconds[KAFKA],
+            f"{taken * 1000:.0f} ms each, {seconds[KAFKA] * 1000:.0f} ms with Kafka",
         )
-    else:
-        stream = spark.readStream.format("rocketmq").option("nameserver", address).option("topic", topic)
-    df = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "8").load()
-    query = df.writeStream.format("noop").option("checkpointLocation", str(folder)).start()
-    try:
-        while len(query.recentProgress) < 15:
-            time.sleep(0.1)
-    finally:
-        query.stop()
-    progress = query.recentProgress[5:]
-    seconds = statistics.median(p["durationMs"]["triggerExecution"] for p in progress) / 1000
-    look = statistics.median(p["durationMs"]["latestOffset"] for p in progress) / 1000
-    return 1 / seconds, 1 / max(look, 0.0005)
+        for name, taken in seconds.items()
+        if name != KAFKA
+    ]
+
+
+def _trigger_s(spark: Any, name: str, address: str, options: dict[str, str], *, is_empty: bool) -> float:
+    """The median of some triggers, after some that warm up."""
+    where = (
+        {"kafka.bootstrap.servers": address, "subscribe": "bench-128"}
+        if name == KAFKA
+        else {"nameserver": address, "topic": "bench-128"}
+    )
+    stream = spark.readStream.format("kafka" if name == KAFKA else "rocketmq").options(**where, **options)
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    taken_ms: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        query = stream.load().writeStream.format("noop").option("checkpointLocation", folder).start()
+        try:
+            while len(taken_ms) < TRIGGERS:
+                for progress in query.recentProgress:
+                    if (progress["numInputRows"] == 0) == is_empty:
+                        taken_ms[progress["timestamp"]] = progress["durationMs"]["triggerExecution"]
+                if query.exception() is not None:
+                    raise RuntimeError(f"{name}: {query.exception()}")
+                time.sleep(0.1)
+        finally:
+            query.stop()
+    return max(1, statistics.median(list(taken_ms.values())[TRIGGERS // 3 :])) / 1000
+
+
+def _growth(spark: Any, address: str) -> list[Row]:
+    """How reading our broker grows with queues, with the size of messages and with partitions; each beside the first of its kind."""
+    found = []
+    messages = max(1_000, int(GROWTH_MESSAGES * SCALE))
+    shapes = [("queues", queues, 128, "2") for queues in (1, 2, 8, 32)]
+    shapes += [("size", QUEUES, size, "2") for size in (128, 1_024, 4_096)]
+    shapes += [("partitions", QUEUES, 128, partitions) for partitions in ("1", "2", "4", "8")]
+    first: dict[str, float] = {}
+    written: set[str] = set()
+    for what, queues, size, partitions in shapes:
+        topic = f"growth-{queues}-{size}"
+        if topic not in written:
+            written.add(topic)
+            _make_topic("ours", address, topic, queues)
+            _write(spark, "ours", address, topic, size, messages)
+        rate = _rate(messages, _reader(spark, "ours", address, topic, maxPartitions=partitions))
+        name = f"{messages:,} × {size} B, {queues} queues, {partitions} partitions"
+        _tell(f"by {what}, {name}", "ours", rate)
+        note = f"{rate * size / 1e6:,.0f} MB/s of bodies"
+        found.append(Row(f"by {what}: {name}", rate, first.setdefault(what, rate), note))
+    return found
