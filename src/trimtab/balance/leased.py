@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from trimtab.balance.holders import LOOK_AGAIN_MS, Holders, Told
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
@@ -25,18 +26,22 @@ from trimtab.balance.leased_effects import (
     Happened,
     LeasedEffect,
     LookAtMembers,
+    Measure,
     Question,
     Recheck,
     Renew,
+    TakeTurn,
     Unlock,
 )
+from trimtab.balance.loads import MEASURE_EVERY_MS, Ends, Loads
 from trimtab.balance.locks import LEASE_MS
 from trimtab.balance.peers import RESTART_GRACE_MS, Peers
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Kind
-from trimtab.balance.strategies.plans import Load, Plan, Planner, View
+from trimtab.balance.strategies.plans import Load, Plan, Planner, View, follows_load
 from trimtab.balance.takeover import LOOK_EVERY_MS, Absences
 from trimtab.balance.trust import RENEW_EVERY_MS, Trust
+from trimtab.balance.turns import Turns
 from trimtab.errors import AllocationError
 from trimtab.model import MessageQueue
 
@@ -106,6 +111,7 @@ class LeasedRebalance:
         has_new_id: bool = True,
         drain_ms_max: int = DRAIN_MS_MAX,
         restart_grace_ms: int = RESTART_GRACE_MS,
+        measure_every_ms: int = MEASURE_EVERY_MS,
     ) -> None:
         self.group = group
         self.client_id = client_id
@@ -116,12 +122,15 @@ class LeasedRebalance:
         self._absences = Absences()
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._all_queues: tuple[MessageQueue, ...] = ()
-        self._holders: Mapping[MessageQueue, str] | None = None
-        self._unheld: frozenset[MessageQueue] = frozenset()
-        """Queues that nobody held at the last look, as far as somebody can tell."""
-        self._waiting: frozenset[MessageQueue] = frozenset()
-        """Queues that nobody held at the last look nor at the one before."""
+        self._holders = Holders(client_id)
+        self._measured = Loads()
         self._loads: Mapping[MessageQueue, Load] = {}
+        self._measures_every_ms = measure_every_ms if follows_load(planner) else None
+        self._measuring: tuple[Measure, int] | None = None
+        """What is being measured, and since when."""
+        self._turns = Turns(measure_every_ms)
+        self._may_move = False
+        self._measured_ms = -NEVER_MS
         self._holdings: dict[MessageQueue, Holding] = {}
         self._refused: set[MessageQueue] = set()
         self._unlocking: dict[MessageQueue, int] = {}
@@ -184,35 +193,80 @@ class LeasedRebalance:
         now_ms: int,
         *,
         stable: Iterable[str] = (),
-        holders: Mapping[MessageQueue, str] | None = None,
+        holders: Told | None = None,
         cause: str = "",
     ) -> list[LeasedEffect]:
-        """The group's topics and members as they are seen now. `stable` members keep their ids over a restart."""
+        """The group's topics and members as they are seen now, and who holds what where a broker tells it.
+
+        `stable` members keep their ids over a restart.
+        """
         before = self._queues, self._peers.counted
         self._queues = {topic: tuple(found) for topic, found in queues.items()}
         if self._queues != before[0]:
             self._all_queues = tuple(queue for found in self._queues.values() for queue in found)
-        self._note_holders(holders)
+            self._holders.on_queues(self._all_queues)
+            self._measured.keep_only(frozenset(self._all_queues))
         change = self._peers.on_seen(members, stable, now_ms)
+        self._holders.on_told(holders or {}, self._holdings, now_ms)
+        self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
         effects: list[LeasedEffect] = []
         if before != (self._queues, self._peers.counted):
             self._moved_ms, self._sweep_ms = now_ms, now_ms
+            self._measured_ms = -NEVER_MS
             self._refused.clear()
             self._cause = cause or change or "the queues changed"
             effects.append(Happened(Kind.VIEW, cause=self._cause, detail=self._view_in_words()))
         return effects + self._act(now_ms)
 
-    def _note_holders(self, holders: Mapping[MessageQueue, str] | None) -> None:
-        self._holders = holders
-        unheld: frozenset[MessageQueue] = frozenset()
-        if holders is not None:
-            unheld = frozenset(queue for queue in self._all_queues if queue not in holders)
-        self._waiting, self._unheld = self._unheld & unheld, unheld
+    def on_measured(
+        self,
+        question: Measure,
+        ends: Mapping[MessageQueue, Ends],
+        holders: Told,
+        sent_ms: int,
+        now_ms: int,
+    ) -> list[LeasedEffect]:
+        """How far the group and its queues have come, and who holds what, as brokers and members told it after `sent_ms`."""
+        if self._measuring is not None and self._measuring[0] is question:
+            self._measuring = None
+        self._measured_ms = now_ms
+        self._holders.on_told(holders, self._holdings, now_ms)
+        self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
+        self._loads = self._measured.on_measured(ends, now_ms)
+        self._may_move = self._turns.may_move(sent_ms)
+        effects = self._act(now_ms)
+        self._may_move = False
+        return effects
 
-    def on_loads(self, loads: Mapping[MessageQueue, Load], now_ms: int) -> list[LeasedEffect]:
-        """What waits in the queues and what comes in, for planners that look at it."""
-        self._loads = loads
-        return self._act(now_ms)
+    def _measures(self, now_ms: int) -> list[LeasedEffect]:
+        if now_ms < self._measure_ms() or self._is_stopping or not self._queues:
+            return []
+        return self._measure(now_ms)
+
+    def _measure_ms(self) -> int:
+        """When it is to be measured again."""
+        if self._measuring is not None:
+            return NEVER_MS
+        every_ms, again_ms = self._measures_every_ms, self._holders.look_again_ms
+        due_ms = NEVER_MS if every_ms is None else self._measured_ms + every_ms
+        return due_ms if again_ms is None else min(due_ms, max(again_ms, self._measured_ms + LOOK_AGAIN_MS))
+
+    def _measure(self, now_ms: int) -> list[LeasedEffect]:
+        question = Measure()
+        self._measuring = question, now_ms
+        return [question]
+
+    def on_turn(self, _question: TakeTurn, *, is_granted: bool, now_ms: int) -> list[LeasedEffect]:
+        """Whether this member may move queues now; if so it measures anew first."""
+        if self._turns.on_answer(is_granted=is_granted, now_ms=now_ms):
+            return self._measure(now_ms)
+        return []
+
+    def _turns_end(self, now_ms: int) -> list[LeasedEffect]:
+        leaving = {
+            q for q, holding in self._holdings.items() if holding.phase in (Phase.DRAINING, Phase.COMMITTING)
+        }
+        return [*self._turns.on_tick(frozenset(leaving | self._unlocking.keys()), now_ms)]
 
     def on_tick(self, now_ms: int) -> list[LeasedEffect]:
         """Time passed: renewals, fences, looks at who is there, queues that may have become free."""
@@ -222,7 +276,10 @@ class LeasedRebalance:
         effects += self._looks(now_ms)
         effects += self._overdue(now_ms)
         effects += self._unlocks_again(now_ms)
+        effects += self._measures(now_ms)
+        effects += self._turns_end(now_ms)
         if self._peers.on_tick(now_ms):
+            self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
             self._moved_ms, self._sweep_ms = now_ms, now_ms
             self._cause = "a member did not come back"
         if now_ms >= self._sweep_ms:
@@ -232,6 +289,7 @@ class LeasedRebalance:
     def next_ms(self, now_ms: int) -> int:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
         times = [self._sweep_ms, self._peers.next_ms(), *self._unlock_again_ms.values()]
+        times += [self._measure_ms(), self._turns.next_ms() or NEVER_MS]
         times += [
             self._looked_ms.get(broker, now_ms - LOOK_EVERY_MS) + LOOK_EVERY_MS
             for broker in self._absences.brokers()
@@ -258,7 +316,7 @@ class LeasedRebalance:
         """Give everything up in order, and take nothing more."""
         self._is_stopping = True
         self._cause = "stop"
-        return self._act(now_ms)
+        return [*self._turns.end(), *self._act(now_ms)]
 
     @property
     def is_drained(self) -> bool:
@@ -273,17 +331,23 @@ class LeasedRebalance:
 
     def _act(self, now_ms: int) -> list[LeasedEffect]:
         try:
-            plan = self._plan()
+            plan = self._plan(now_ms)
         except AllocationError as error:
             self._sweep_ms = now_ms + CALM_SWEEP_EVERY_MS
             return [ShareFailed("", self.planner.name, str(error))]
         effects: list[LeasedEffect] = []
+        if self._may_move:
+            self._may_move = False
+            self._cause = "load" if plan.give_up else self._cause
+            effects += self._turns.used(frozenset(plan.give_up), now_ms)
+        elif plan.wants_turn and not self._is_stopping:
+            effects += self._turns.wish(min(queue.broker_name for queue in self._all_queues), now_ms)
         for queue in plan.give_up:
             effects += self._leave(self._holdings[queue], now_ms)
         effects += self._acquire(plan, now_ms)
         return effects + self._changes()
 
-    def _plan(self) -> Plan:
+    def _plan(self, now_ms: int) -> Plan:
         held = [
             queue
             for queue, holding in self._holdings.items()
@@ -298,10 +362,11 @@ class LeasedRebalance:
                 queues=self._all_queues,
                 members=self._peers.counted,
                 held=frozenset(held),
-                holders=self._holders,
+                holders=self._holders.known(now_ms),
                 refused=frozenset(self._refused),
-                waiting=self._waiting,
+                waiting=self._holders.waiting(now_ms),
                 loads=self._loads,
+                may_move=self._may_move,
             )
         )
 
@@ -346,6 +411,7 @@ class LeasedRebalance:
             self._asked[Acquire, broker] = question
             for queue in asked:
                 self._holdings[queue] = Holding(queue, Phase.ASKING, now_ms, question, cause=self._cause)
+                self._holders.asked(queue)
             effects.append(question)
         return effects
 
@@ -365,7 +431,7 @@ class LeasedRebalance:
         granted_now = set(granted)
         surplus: list[MessageQueue] = []
         effects: list[LeasedEffect] = []
-        room = self._room()
+        room = self._room(now_ms)
         for queue in question.queues:
             holding = self._holdings.get(queue)
             if holding is None or holding.asked is not question:
@@ -397,12 +463,12 @@ class LeasedRebalance:
         holding = self._holdings.get(queue)
         return holding is not None and holding.asked is question
 
-    def _room(self) -> int:
+    def _room(self, now_ms: int) -> int:
         """How many of the queues that are asked for now are wanted."""
         if self._is_stopping:
             return 0
         try:
-            return self._plan().acquire_max
+            return self._plan(now_ms).acquire_max
         except AllocationError:
             return 0
 
@@ -410,6 +476,7 @@ class LeasedRebalance:
         question = ReadStart(holding.queue)
         holding.phase, holding.asked = Phase.STARTING, question
         self._holdings[holding.queue] = holding
+        self._holders.took(holding.queue)
         return question
 
     def on_start(self, question: ReadStart, offset: int, now_ms: int) -> list[LeasedEffect]:
@@ -419,6 +486,7 @@ class LeasedRebalance:
             return []
         if offset < 0:
             self._forget(holding)
+            self._holders.left(holding.queue, now_ms)
             self._refused.add(holding.queue)
             return [self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
         took_ms = now_ms - holding.since_ms
@@ -431,6 +499,7 @@ class LeasedRebalance:
     # --- leaving ----------------------------------------------------------------------------------------------
 
     def _leave(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
+        self._holders.left(holding.queue, now_ms)
         if holding.phase is Phase.STARTING:
             self._forget(holding)
             return [self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
@@ -449,7 +518,7 @@ class LeasedRebalance:
     def _commit(self, holding: Holding, now_ms: int) -> list[LeasedEffect]:
         if not self.trust.is_trusted(holding.queue, now_ms):
             lost = self._lose(
-                holding, Kind.FENCED, "the lease could not be renewed while the queue was given up"
+                holding, Kind.FENCED, "the lease could not be renewed while the queue was given up", now_ms
             )
             # The broker may still count it as this member's, and nobody else can end the lease of one who is there.
             return [*lost, self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
@@ -482,7 +551,9 @@ class LeasedRebalance:
         if holding is None or holding.epoch != epoch:
             return []
         self._sweep_ms = now_ms
-        lost = self._lose(holding, Kind.LOST, "the broker refused its offset: the queue was granted anew")
+        lost = self._lose(
+            holding, Kind.LOST, "the broker refused its offset: the queue was granted anew", now_ms
+        )
         return [*lost, self._unlock(queue.broker_name, [queue], now_ms)]
 
     def _unlock(self, broker_name: str, queues: Iterable[MessageQueue], now_ms: int) -> Unlock:
@@ -522,8 +593,9 @@ class LeasedRebalance:
                 effects += self._commit(holding, now_ms) if is_due else []
         return effects
 
-    def _lose(self, holding: Holding, kind: Kind, cause: str) -> list[LeasedEffect]:
+    def _lose(self, holding: Holding, kind: Kind, cause: str, now_ms: int) -> list[LeasedEffect]:
         self._forget(holding)
+        self._holders.left(holding.queue, now_ms)
         return [Abandon(holding.queue), Happened(kind, cause=cause, queue=holding.queue), *self._changes()]
 
     def _forget(self, holding: Holding) -> None:
@@ -578,7 +650,7 @@ class LeasedRebalance:
             elif queue in granted_now:
                 effects += self._renewed(holding, epochs.get(queue), sent_ms, now_ms)
             else:
-                effects += self._lose(holding, Kind.LOST, "another member has the lease")
+                effects += self._lose(holding, Kind.LOST, "another member has the lease", now_ms)
                 self._sweep_ms = now_ms
         return effects
 
@@ -623,7 +695,7 @@ class LeasedRebalance:
         if is_unchanged:
             holding.is_doubted = False
             return self._commit(holding, now_ms)
-        lost = self._lose(holding, Kind.LOST, "another member held it while it was given up")
+        lost = self._lose(holding, Kind.LOST, "another member held it while it was given up", now_ms)
         return [*lost, self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
 
     def _fences(self, now_ms: int) -> list[LeasedEffect]:
@@ -679,7 +751,7 @@ class LeasedRebalance:
         for member in gone:
             if member in self._peers.counted or (Evict, broker_name) in self._asked:
                 continue
-            if not self._room() and self.client_id not in self._peers.counted[:EVICTORS]:
+            if not self._room(now_ms) and self.client_id not in self._peers.counted[:EVICTORS]:
                 self._absences.on_ended(broker_name, member)  # I need nothing of it; others will see to it
                 continue
             there = tuple(
@@ -701,7 +773,7 @@ class LeasedRebalance:
         """The broker has unlocked what the one that is gone had."""
         self._answered(question)
         self._absences.on_ended(question.broker_name, question.member)
-        if not self._room():
+        if not self._room(now_ms):
             return []  # done for others; it may have left in order, and then nothing was there to take
         self._refused.clear()
         self._moved_ms, self._sweep_ms = now_ms, now_ms
@@ -721,7 +793,7 @@ class LeasedRebalance:
             if holding.phase is Phase.ASKING:
                 self._forget(holding)
             else:
-                effects += self._lose(holding, Kind.LOST, cause)
+                effects += self._lose(holding, Kind.LOST, cause, holding.since_ms)
         return effects
 
     # --- questions without an answer --------------------------------------------------------------------------
@@ -744,6 +816,10 @@ class LeasedRebalance:
             return []
         if isinstance(question, Recheck):
             return self.on_rechecked(question, is_unchanged=False, now_ms=now_ms)
+        if isinstance(question, TakeTurn):
+            return self.on_turn(question, is_granted=False, now_ms=now_ms)
+        if isinstance(question, Measure):
+            return self.on_measured(question, {}, {}, now_ms, now_ms)
         self._answered(question)
         if isinstance(question, Renew) and may_have_happened:
             return self._loose(question.broker_name, question.queues, now_ms)

@@ -83,6 +83,27 @@ class Evict:
     queues: tuple[MessageQueue, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """Ask all brokers how far the group and its queues have come, and who holds what; answer with `on_measured`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakeTurn:
+    """Lock what stands for the group's turn to move queues; answer with `on_turn`."""
+
+    broker_name: str
+    turn: MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class EndTurn:
+    """Unlock the turn; nobody waits for an answer."""
+
+    broker_name: str
+    turn: MessageQueue
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
     """For the flight recorder."""
@@ -96,7 +117,19 @@ class Happened:
     detail: str = ""
 
 
-Question: TypeAlias = Acquire | Renew | Recheck | ReadStart | Drain | Commit | Unlock | LookAtMembers | Evict
+Question: TypeAlias = (
+    Acquire
+    | Renew
+    | Recheck
+    | ReadStart
+    | Drain
+    | Commit
+    | Unlock
+    | LookAtMembers
+    | Evict
+    | Measure
+    | TakeTurn
+)
 
 LeasedEffect: TypeAlias = (
     Acquire
@@ -110,6 +143,9 @@ LeasedEffect: TypeAlias = (
     | Abandon
     | LookAtMembers
     | Evict
+    | Measure
+    | TakeTurn
+    | EndTurn
     | Changed
     | ShareFailed
     | Happened

@@ -82,6 +82,11 @@ class LeaseTable:
         held = self._groups.get(group, {}).get(queue)
         return held if held is not None and now_ms <= held.ends_ms else None
 
+    def held(self, group: str, now_ms: int) -> dict[MessageQueue, str]:
+        """Who has which lease of a group."""
+        leases = self._groups.get(group, {})
+        return {queue: held.client_id for queue, held in leases.items() if now_ms <= held.ends_ms}
+
     def close(self, connection: int, now_ms: int, *, is_known_to_peer: bool = True) -> None:
         """A connection is gone: what was leased through it ends after the grace.
 

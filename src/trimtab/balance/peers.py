@@ -22,7 +22,8 @@ class Peers:
     def __init__(self, me: str, *, restart_grace_ms: int = RESTART_GRACE_MS) -> None:
         self._me = me
         self._restart_grace_ms = restart_grace_ms
-        self._present: frozenset[str] = frozenset()
+        self.present: frozenset[str] = frozenset()
+        """Those whom brokers list."""
         self._stable: set[str] = set()
         self._gone_ms: dict[str, int] = {}
         """Of the stable ones, when they were first missed."""
@@ -33,10 +34,10 @@ class Peers:
     def on_seen(self, members: Iterable[str], stable: Iterable[str], now_ms: int) -> str:
         """The members as the brokers list them; what changed, in words, or nothing."""
         counted_before = self.counted
-        self._present = frozenset(members)
-        self._stable.update(member for member in stable if member in self._present)
+        self.present = frozenset(members)
+        self._stable.update(member for member in stable if member in self.present)
         for member in self._stable:
-            if member in self._present:
+            if member in self.present:
                 self._gone_ms.pop(member, None)
             else:
                 self._gone_ms.setdefault(member, now_ms)
@@ -77,7 +78,7 @@ class Peers:
                 awaited.add(member)
             else:
                 del self._awaited_until_ms[member]
-        counted = self._present
+        counted = self.present
         if awaited or self._me not in counted:
             counted = counted | awaited | {self._me}
         self.counted = _in_order(counted)

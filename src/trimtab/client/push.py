@@ -292,6 +292,7 @@ class PushConsumer:
             self.group_on_wire, session.client_id, self._plan.planner, has_new_id=self._client_id is None,
             drain_ms_max=int(self.consuming.drain_s_max * 1000),
             restart_grace_ms=int(self.consuming.restart_grace_s * 1000),
+            measure_every_ms=int(self.consuming.loads_every_s * 1000),
         )  # fmt: skip
         engine.lease_by(machine, is_ordered=self.is_ordered)
         rounds = LeasedRounds(
@@ -506,6 +507,10 @@ class PushConsumer:
     def _own_life(self) -> str:
         is_sure = not isinstance(self._rounds, LeasedRounds) or self._rounds.is_id_sure
         return self._life if is_sure else UNSURE
+
+    def holdings_info(self) -> ConsumerRunningInfo:
+        """What this member holds and nothing else, for other members."""
+        return ConsumerRunningInfo(properties={HOLDINGS: holdings_text(self._told())})
 
     def _told(self) -> list[Holding]:
         engine, now_ms = self._engine, self._clock.monotonic_ms()

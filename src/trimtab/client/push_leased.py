@@ -17,19 +17,24 @@ from trimtab.balance.leased_effects import (
     Acquire,
     Commit,
     Drain,
+    EndTurn,
     Evict,
     Happened,
     LeasedEffect,
     LookAtMembers,
+    Measure,
     Question,
     Recheck,
     Renew,
+    TakeTurn,
     Unlock,
 )
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Recorder
+from trimtab.balance.strategies.plans import follows_load
 from trimtab.balance.trust import TRUST_MS
 from trimtab.client.push_leases import Leases
+from trimtab.client.push_loads import LoadLooks
 from trimtab.client.push_members import MemberLists, Seen
 from trimtab.client.push_rivals import Rivals
 from trimtab.client.session import Session
@@ -111,6 +116,7 @@ class LeasedRounds:
         self._is_id_sure = True
         self._leases = Leases(session, machine.group)
         self._lists = MemberLists(session, machine.group)
+        self._loads = LoadLooks(session, machine.group, self._lists)
         self._is_due = asyncio.Event()
         self._looking = asyncio.Lock()
         self._doing: set[asyncio.Task[None]] = set()
@@ -184,7 +190,9 @@ class LeasedRounds:
         await asyncio.wait([self._looking_for_rivals])
 
     def _on_view(self, queues: dict[str, tuple[MessageQueue, ...]], seen: Seen) -> None:
-        effects = self._machine.on_view(queues, seen.members, self._now_ms(), stable=seen.stable)
+        effects = self._machine.on_view(
+            queues, seen.members, self._now_ms(), stable=seen.stable, holders=seen.holders
+        )
         self._tell(effects)
 
     async def move(self, queues: Iterable[MessageQueue]) -> None:
@@ -304,9 +312,10 @@ class LeasedRounds:
             await self._member.begin(effect.queue, effect.offset)
         elif isinstance(effect, Abandon):
             await self._member.abandon(effect.queue)
-        elif isinstance(
-            effect, Acquire | Renew | Unlock | Evict | LookAtMembers | ReadStart | Recheck | Drain | Commit
-        ):
+        elif isinstance(effect, EndTurn):
+            with suppress(TrimtabError):  # it ends by itself when nobody renews it
+                await self._leases.unlock(effect.broker_name, [effect.turn])
+        elif not isinstance(effect, Changed | ShareFailed | Happened):
             try:
                 effects = await self._ask(effect)
             except TrimtabError as error:
@@ -343,7 +352,21 @@ class LeasedRounds:
         if isinstance(question, LookAtMembers):
             members = await self._lists.at(question.broker_name)
             return machine.on_members(question, question.broker_name, members, sent_ms, self._now_ms())
+        if isinstance(question, Measure | TakeTurn):
+            return await self._follow_load(question)
         return await self._ask_member(question)
+
+    async def _follow_load(self, question: Measure | TakeTurn) -> list[LeasedEffect]:
+        machine, sent_ms = self._machine, self._now_ms()
+        if isinstance(question, TakeTurn):
+            granted, _ = await self._leases.lock(question.broker_name, [question.turn])
+            return machine.on_turn(question, is_granted=question.turn in granted, now_ms=self._now_ms())
+        queues, _ = await self._queues()
+        asks_members = follows_load(machine.planner)
+        ends, holders = await asyncio.gather(
+            self._loads.ends(), self._loads.holders(queues, asks_members=asks_members)
+        )
+        return machine.on_measured(question, ends, holders, sent_ms, self._now_ms())
 
     async def _ask_member(self, question: ReadStart | Recheck | Drain | Commit) -> list[LeasedEffect]:
         machine, member, queue = self._machine, self._member, question.queue

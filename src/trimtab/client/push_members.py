@@ -9,10 +9,10 @@ from trimtab.balance.identity import is_ours
 from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import Connection, ConsumerConnection
+from trimtab.wire.bodies import Connection, ConsumerConnection, ConsumerConnectionAndLeases
 from trimtab.wire.codes import LEASED_VERSION, LanguageCode, RequestCode
 from trimtab.wire.fastjson import decode_body
-from trimtab.wire.headers.consume import GroupOnly
+from trimtab.wire.headers.consume import GroupAndLeases
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ class Look:
     members: frozenset[str]
     sent_ms: int
     answered_ms: int
+    holders: Mapping[MessageQueue, str] | None = None
+    """Who has which lease there, if the broker tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Seen:
     """By broker, the addresses from which it has connections under this member's own id; one of them is this member's."""
     stable: frozenset[str]
     """Members that keep their id over a restart."""
+
+    @property
+    def holders(self) -> dict[str, Mapping[MessageQueue, str]]:
+        """By broker, who has which lease there, of the brokers that tell it."""
+        return {look.broker_name: look.holders for look in self.lists if look.holders is not None}
 
 
 class MemberLists:
@@ -82,26 +89,28 @@ class MemberLists:
         mine = [one for one in table.connection_set if one.client_id == self._session.client_id]
         return tuple(one.client_addr or "" for one in mine)
 
-    async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnection] | None:
+    async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnectionAndLeases] | None:
         sent_ms = self._session.clock.monotonic_ms()
         try:
             table = await self._ask(broker_name)
         except TrimtabError as error:
             _log.info("the members of %s at %s are not known: %s", self._group, broker_name, error)
             return None
-        return Look(broker_name, _ids(table), sent_ms, self._session.clock.monotonic_ms()), table
+        now_ms = self._session.clock.monotonic_ms()
+        return Look(broker_name, _ids(table), sent_ms, now_ms, _holders(broker_name, table)), table
 
-    async def _ask(self, broker_name: str) -> ConsumerConnection:
+    async def _ask(self, broker_name: str) -> ConsumerConnectionAndLeases:
         address = next(
             (address for address, name in self._session.masters().items() if name == broker_name), None
         )
         if address is None:
             raise NoRouteError(f"broker {broker_name!r} has no master now")
+        header = GroupAndLeases(consumer_group=self._group, with_leases=True)
         answer = await self._session.ask(
-            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, GroupOnly(consumer_group=self._group),
+            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header,
             asked=f"members of group {self._group!r} at {broker_name}", timeout_s=ASK_S,
         )  # fmt: skip
-        return decode_body(ConsumerConnection, answer.body)
+        return decode_body(ConsumerConnectionAndLeases, answer.body)
 
 
 def _ids(table: ConsumerConnection) -> frozenset[str]:
@@ -111,3 +120,13 @@ def _ids(table: ConsumerConnection) -> frozenset[str]:
 def keeps_leases(connection: Connection) -> bool:
     """By what it says of itself in its heartbeats. One of ours in classic mode, or a pull consumer, does not say it. PURE."""
     return connection.language is LanguageCode.PYTHON and connection.version == LEASED_VERSION
+
+
+def _holders(broker_name: str, table: ConsumerConnectionAndLeases) -> dict[MessageQueue, str] | None:
+    if table.leases is None:
+        return None
+    return {
+        MessageQueue(held.topic, broker_name, queue_id): held.client_id
+        for held in table.leases
+        for queue_id in held.queue_ids
+    }

@@ -27,7 +27,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import GetConsumerStatus, ResetOffset
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo
+from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetHoldings
 from trimtab.wire.messages import decode_messages
 
 _log = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ class Asked(Protocol):
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]: ...
 
     def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo: ...
+
+    def holdings_info(self) -> ConsumerRunningInfo: ...
 
 
 class BrokerRequests:
@@ -110,9 +112,12 @@ class BrokerRequests:
         return True
 
     def _running_info(self, connection: PeerConnection, command: Command) -> bool:
-        header = decode_ext(GetConsumerRunningInfo, command.ext)
+        header = decode_ext(GetHoldings, command.ext)
         if header.consumer_group != self._asked.group_on_wire:
             return False
+        if header.holdings_only:
+            self._answer(connection, command, self._asked.holdings_info())
+            return True
         self._answer(connection, command, self._asked.running_info(with_stacks=header.jstack_enable))
         return True
 

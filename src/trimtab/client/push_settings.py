@@ -37,6 +37,8 @@ class Consuming:
     restart_grace_s: float = 4.0
     """Leased mode: so long a member that was given its client id by the user is waited for after it has gone, before others take its
     queues. Longer than a restart takes, and the same for all members of the group."""
+    loads_every_s: float = 5.0
+    """Leased mode, strategies that follow load: how often it is measured what waits, what arrives and who holds what."""
     offsets_directory: Path | None = None
     """Where broadcasting keeps offsets; None for Java's place, `.rocketmq_offsets` in the home directory."""
 
@@ -46,7 +48,8 @@ class Consuming:
             raise SettingsError(f"concurrency {self.concurrency} is not within 1 to 10000")
         if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
             raise SettingsError("reconsume_times_max must be 0 or more")
-        if min(self.handler_s_max, self.offsets_every_s, self.rebalance_every_s, self.locks_every_s) <= 0:
+        intervals = (self.offsets_every_s, self.rebalance_every_s, self.locks_every_s, self.loads_every_s)
+        if min(self.handler_s_max, *intervals) <= 0:
             raise SettingsError("handler_s_max and the intervals must be positive")
         if self.drain_s_max < 0 or self.local_retry_s < 0:
             raise SettingsError("drain_s_max and local_retry_s must be 0 or more")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trimtab.balance.loads import Ends
 from trimtab.balance.locks import CLOSED_GRACE_MS, LeaseTable
 from trimtab.balance.members import Changed, ConsumerGroups, Manner, Member
 from trimtab.model import MessageQueue
@@ -33,6 +34,14 @@ class Listed:
     members: frozenset[str]
     foreign: frozenset[str]
     stable: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """How far the group has come at one broker, and who holds what there."""
+
+    ends: dict[MessageQueue, Ends]
+    holders: dict[MessageQueue, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,12 @@ class SimBroker:
             if lease is not None:
                 found[queue] = lease.client_id
         return found
+
+    def measured(self) -> Measured:
+        """What members that follow load ask for."""
+        now_ms = self._timeline.now_ms
+        ends = {queue: Ends(log.end(now_ms), self.offsets.get(queue, 0)) for queue, log in self.logs.items()}
+        return Measured(ends, self.holders())
 
     def lags(self) -> dict[MessageQueue, tuple[int, float]]:
         """What waits in each queue for the group, and what comes in a second."""

@@ -10,23 +10,26 @@ from trimtab.balance.leased_effects import (
     Acquire,
     Commit,
     Drain,
+    EndTurn,
     Evict,
     Happened,
     LeasedEffect,
     LookAtMembers,
+    Measure,
     Question,
     Recheck,
     Renew,
+    TakeTurn,
     Unlock,
 )
 from trimtab.balance.rebalance_effects import ReadStart, StartPull
 from trimtab.balance.recorder import Kind
-from trimtab.balance.strategies import Load
 from trimtab.model import MessageQueue
-from trimtab.sim.broker import GROUP, Listed, SimBroker
+from trimtab.sim.broker import GROUP, Listed, Measured, SimBroker
 from trimtab.sim.process import LOOK_EVERY_MS, OFFSET_ASK_MS
 
 if TYPE_CHECKING:
+    from trimtab.balance.loads import Ends
     from trimtab.sim.member import SimMember
     from trimtab.sim.network import Connection
 
@@ -34,7 +37,6 @@ OFFSETS_EVERY_MS: Final = 500
 BLIND_RETRY_MS: Final = 500
 FAREWELL_MS_MAX: Final = 2_000
 HANDOVER_MS_MAX: Final = 33_000
-LOADS_EVERY_MS: Final = 10_000
 
 
 class LeasedShell:
@@ -59,8 +61,6 @@ class LeasedShell:
         self._has_begun = True
         self._look()
         self._store_offsets()
-        if self._member.kind.knows_holders:
-            self._measure()
 
     def may_start(self, queue: MessageQueue) -> bool:
         return self.machine.may_hand_out(queue, self._member.now_ms)
@@ -126,24 +126,28 @@ class LeasedShell:
         )
         waiting = dict.fromkeys(names)
         lists: list[Listed] = []
+        holders: dict[str, dict[MessageQueue, str]] = {}
         sent_ms = member.now_ms
 
-        def done(name: str, listed: Listed | None) -> None:
+        def done(name: str, answer: "tuple[Listed, dict[MessageQueue, str] | None] | None") -> None:
             del waiting[name]
-            if listed is not None:
+            if answer is not None:
+                listed, there = answer
                 lists.append(listed)
+                if there is not None:
+                    holders[name] = there
                 self._tell(self.machine.on_members(None, name, listed.members, sent_ms, member.now_ms))
             if not waiting:
-                self._looked(lists, looks, is_whole=len(lists) == len(names))
+                self._looked(lists, holders, looks, is_whole=len(lists) == len(names))
 
         for name in names:
-            member.ask(
-                name, lambda broker, _: broker.listed(), partial(done, name), partial(done, name, None)
-            )
+            member.ask(name, _listed, partial(done, name), partial(done, name, None))
         if not names:
-            self._looked([], looks, is_whole=False)
+            self._looked([], {}, looks, is_whole=False)
 
-    def _looked(self, lists: list[Listed], looks: int, *, is_whole: bool) -> None:
+    def _looked(
+        self, lists: list[Listed], holders: dict[str, dict[MessageQueue, str]], looks: int, *, is_whole: bool
+    ) -> None:
         member = self._member
         self._is_looking = False
         if self._is_over:
@@ -152,7 +156,7 @@ class LeasedShell:
         if lists and self._gone is None:
             members, stable = _together(tuple(lists))
             effects = self.machine.on_view(
-                member.queues, members, member.now_ms, stable=stable, holders=self._holders()
+                member.queues, members, member.now_ms, stable=stable, holders=holders
             )
             self._tell(effects)
         if self._is_due:
@@ -166,29 +170,46 @@ class LeasedShell:
 
     # --- what strategies that follow load need ----------------------------------------------------------------
 
-    def _holders(self) -> dict[MessageQueue, str] | None:
-        if not self._member.kind.knows_holders:
-            return None
-        found: dict[MessageQueue, str] = {}
-        for name, link in self._member.links.items():
-            if link.is_open_there:
-                found |= self._member.world.brokers[name].holders()
-        return found
+    def _follow_load(self, effect: Measure | TakeTurn | EndTurn) -> None:
+        if isinstance(effect, Measure):
+            self._measure(effect)
+        elif isinstance(effect, TakeTurn):
+            self._take_turn(effect)
+        else:
+            self._end_turn(effect)
 
-    def _measure(self) -> None:
-        """Lag and arrival from all brokers, with who holds what at that moment."""
-        if self._is_over:
-            return
-        loads: dict[MessageQueue, Load] = {}
-        member = self._member
-        for link in member.links.values():
-            if link.is_open_there:
-                member.world.network.requests += 1
-                for queue, (lag, per_s) in link.broker.lags().items():
-                    loads[queue] = Load(lag, per_s)
-        self._tell(self.machine.on_loads(loads, member.now_ms))
-        self.soon()
-        member.after(LOADS_EVERY_MS, self._measure)
+    def _measure(self, question: Measure) -> None:
+        """Lag and arrival from all brokers at once, with who holds what. A broker that does not answer is left out."""
+        member, sent_ms = self._member, self._member.now_ms
+        ends: dict[MessageQueue, Ends] = {}
+        holders: dict[str, dict[MessageQueue, str]] = {}
+        waiting = dict.fromkeys(member.links)
+
+        def done(name: str, measured: Measured | None) -> None:
+            del waiting[name]
+            if measured is not None:
+                ends.update(measured.ends)
+                holders[name] = measured.holders
+            if not waiting and not self._is_over:
+                self._tell(self.machine.on_measured(question, ends, holders, sent_ms, member.now_ms))
+
+        for name in list(waiting):
+            member.ask(
+                name, lambda broker, _: broker.measured(), partial(done, name), partial(done, name, None)
+            )
+        if not waiting:
+            self._tell(self.machine.on_failed(question, member.now_ms))
+
+    def _take_turn(self, question: TakeTurn) -> None:
+        member, turn = self._member, question.turn
+        self._ask(
+            question, question.broker_name, lambda broker, link: broker.lock(link, [turn]),
+            lambda granted: self.machine.on_turn(question, is_granted=turn in granted, now_ms=member.now_ms),
+        )  # fmt: skip
+
+    def _end_turn(self, effect: EndTurn) -> None:
+        unlock = partial(_unlock, self._member.client_id, (effect.turn,))
+        self._member.ask(effect.broker_name, unlock, lambda _: None, lambda: None)
 
     # --- ticking ----------------------------------------------------------------------------------------------
 
@@ -236,6 +257,8 @@ class LeasedShell:
             self._commit(effect)
         elif isinstance(effect, (ReadStart, Recheck)):
             self._read_offset(effect)
+        elif isinstance(effect, (Measure, TakeTurn, EndTurn)):
+            self._follow_load(effect)
         elif isinstance(effect, (Acquire, Renew, Unlock, Evict, LookAtMembers)):
             self._ask_broker(effect)
 
@@ -388,3 +411,8 @@ def _together(lists: tuple[Listed, ...]) -> tuple[frozenset[str], frozenset[str]
 
 def _unlock(client_id: str, queues: tuple[MessageQueue, ...], broker: SimBroker, _: "Connection") -> bool:
     return broker.unlock(client_id, queues)
+
+
+def _listed(broker: SimBroker, _: "Connection") -> tuple[Listed, dict[MessageQueue, str] | None]:
+    """Who is in the group; a broker of ours also says who holds what."""
+    return broker.listed(), broker.holders() if broker.kind == "ours" else None

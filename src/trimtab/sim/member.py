@@ -40,8 +40,6 @@ class Kind:
     """It keeps its id over a restart."""
     is_foreign: bool = False
     """It is a Java client: classic, AVG, and knows nothing of leases."""
-    knows_holders: bool = False
-    """It asks brokers who holds what and what waits, as strategies need that follow load."""
 
     @property
     def language(self) -> str:

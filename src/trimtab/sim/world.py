@@ -131,7 +131,7 @@ class World:
         client_id = f"billing-{place}" if stable else f"10.0.{place // 250}.{place % 250}@{self._lives:05}"
         kind = Kind(
             mode=self._kind.mode, planner=self._kind.planner, strategy=self._kind.strategy, handling=self._kind.handling,
-            knows_holders=self._kind.knows_holders, is_stable=stable, is_foreign=is_foreign,
+            is_stable=stable, is_foreign=is_foreign,
         )  # fmt: skip
         member = SimMember(
             self,
@@ -315,5 +315,5 @@ def _kind_of(shape: Shape) -> Kind:
     is_plain = isinstance(planner, Planned)
     strategy = by_name(shape.strategy_name) if is_plain or shape.mode == CLASSIC else Averagely()
     return Kind(
-        mode=shape.mode, planner=planner, strategy=strategy, handling=shape.handling, knows_holders=shape.strategy_name == "lag"
+        mode=shape.mode, planner=planner, strategy=strategy, handling=shape.handling
     )  # fmt: skip

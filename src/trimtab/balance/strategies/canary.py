@@ -10,7 +10,7 @@ from math import ceil
 
 from trimtab.balance.strategies.base import Strategy, is_member
 from trimtab.balance.strategies.places import queue_place
-from trimtab.balance.strategies.plans import Plan, Planner, View, outsider
+from trimtab.balance.strategies.plans import Plan, Planner, View, follows_load, outsider
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
 
@@ -101,6 +101,11 @@ class LeasedCanary:
     @property
     def name(self) -> str:
         return f"canary-{self._within.name}"
+
+    @property
+    def follows_load(self) -> bool:
+        """If the strategy within does."""
+        return follows_load(self._within)
 
     def plan(self, view: View) -> Plan:
         if view.me not in view.members:

@@ -1,17 +1,19 @@
 """`lag`: shares follow what waits and what arrives, in few and bounded moves.
 
 The weight of a queue is the rate at which it must be read to be empty within `drain_s`: what arrives, and its lag spread over that
-time. Free queues go to the least loaded, always, so no queue starves. Then at most `moves_max` queues move from the most to the least
-loaded, and only while somebody is off the mean by more than `tolerance`. A move never makes the receiver as loaded as the giver was, so
+time. Free queues go to the least loaded, always, so no queue starves. A member that has nothing gets its part at once. Then at most `moves_max` queues
+move from the most to the least loaded, and only while somebody is off the mean by more than `tolerance`. A move never makes the receiver as loaded as the giver was, so
 two members never pass a queue to and fro.
 
-It needs to know who holds what. Where nobody can tell, it shares as `sticky` does. Members measure at different moments and may each
-think that another should take a free queue; one that still waits a round later is for whoever gets its lease first.
+It needs to know who holds what. Where nobody can tell, it shares as `sticky` does. Members measure at different moments and see different
+things. So a queue is given up only by the member whose turn it is (`balance/turns.py`): `moves_max` is a bound for the group. And each may think that
+another should take a free queue; one that waits for long is for whoever gets its lease first.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from trimtab.balance.order import sorted_queues
 from trimtab.balance.strategies.places import in_turn, queue_place
 from trimtab.balance.strategies.plans import Load, Plan, View, outsider, towards
 from trimtab.balance.strategies.sticky import Sticky, in_order, known_holdings
@@ -38,9 +40,10 @@ class Lag:
     """Follows lag and arrival, not the number of queues."""
 
     name = "lag"
+    follows_load = True
 
     def __init__(self, *, moves_max: int = 2, tolerance: float = 0.2, drain_s: float = 60.0) -> None:
-        """`moves_max` for the whole group in one round; `tolerance` as part of the mean load."""
+        """`moves_max` for the whole group within ten seconds; `tolerance` as part of the mean load."""
         if moves_max < 1:
             raise SettingsError(f"moves_max is {moves_max}; at least 1 queue a round must be able to move")
         if not 0 < tolerance <= 1:
@@ -59,8 +62,15 @@ class Lag:
         if view.holders is None:
             return Sticky().plan(view)
         weights = queue_weights(view.queues, view.loads, self._drain_s)
-        shares = self._shares(view, weights)
-        plan = towards(view, shares[view.me])
+        bins = _bins(view, weights)
+        mine = next(bin_ for bin_ in bins if bin_.member == view.me)
+        self._bring_in(bins, weights)
+        before = frozenset(mine.queues)
+        self._even_out(bins, weights)
+        given = before.difference(mine.queues)
+        plan = towards(view, mine.queues if view.may_move else [*mine.queues, *sorted_queues(given)])
+        if not view.may_move and given & view.held:
+            plan = replace(plan, wants_turn=True)
         rescued = [
             q for q in view.queues if q in view.waiting and q not in view.held and q not in plan.acquire
         ]
@@ -70,29 +80,27 @@ class Lag:
             acquire_max=plan.acquire_max + len(rescued),
         )
 
-    def _shares(self, view: View, weights: Mapping[MessageQueue, float]) -> dict[str, list[MessageQueue]]:
-        holdings = known_holdings(view)
-        bins = []
-        for rank, member in enumerate(in_turn(view.group, view.members)):
-            queues = holdings[member]
-            bins.append(_Bin(member, rank, queues, sum(weights[queue] for queue in queues)))
-        _place_free(view, bins, weights)
+    def _bring_in(self, bins: list[_Bin], weights: Mapping[MessageQueue, float]) -> None:
+        """Who has nothing gets its part at once and whosever turn it is, as with any other strategy."""
+        for newcomer in [bin_ for bin_ in bins if not bin_.queues]:
+            while self._move_one(bins, newcomer, weights):
+                pass
+
+    def _even_out(self, bins: list[_Bin], weights: Mapping[MessageQueue, float]) -> None:
+        for _ in range(self._moves_max):
+            if not self._move_one(bins, min(bins, key=_Bin.lightness), weights):
+                break
+
+    def _move_one(self, bins: list[_Bin], taker: _Bin, weights: Mapping[MessageQueue, float]) -> bool:
         mean = sum(weights.values()) / len(bins)
         # A queue much lighter than most is not worth a handover.
         least = sorted(weights.values())[len(weights) // 2] / 2
-        for _ in range(self._moves_max):
-            if not self._move_one(bins, weights, mean, least):
-                break
-        return {bin_.member: bin_.queues for bin_ in bins}
-
-    def _move_one(
-        self, bins: list[_Bin], weights: Mapping[MessageQueue, float], mean: float, least: float
-    ) -> bool:
-        taker = min(bins, key=_Bin.lightness)
         slack = self._tolerance * mean
         for giver in sorted(bins, key=_Bin.lightness, reverse=True):
             if giver.load <= mean + slack and taker.load >= mean - slack:
                 return False
+            if giver is taker:
+                continue
             # The taker must end up clearly below what the giver had: then the queue does not come back.
             gap = giver.load - taker.load
             fitting = [queue for queue in giver.queues if least <= weights[queue] < gap - slack / 2]
@@ -100,6 +108,17 @@ class Lag:
                 _move(giver, taker, _closest(fitting, weights, gap / 2), weights)
                 return True
         return False
+
+
+def _bins(view: View, weights: Mapping[MessageQueue, float]) -> list[_Bin]:
+    """Everybody with what it holds, and what is free given out."""
+    holdings = known_holdings(view)
+    bins = []
+    for rank, member in enumerate(in_turn(view.group, view.members)):
+        queues = holdings[member]
+        bins.append(_Bin(member, rank, queues, sum(weights[queue] for queue in queues)))
+    _place_free(view, bins, weights)
+    return bins
 
 
 def queue_weights(

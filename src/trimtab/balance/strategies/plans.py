@@ -43,8 +43,10 @@ class View:
     refused: frozenset[MessageQueue] = frozenset()
     """Queues whose lease somebody else had when I last asked; they are tried last."""
     waiting: frozenset[MessageQueue] = frozenset()
-    """Queues that nobody held now nor when I last looked, as far as `holders` tells."""
+    """Queues that nobody has held for a while, as far as `holders` tells."""
     loads: Mapping[MessageQueue, Load] = field(default_factory=lambda: MappingProxyType({}))
+    may_move: bool = True
+    """Whether it is my turn to give queues up because of load."""
 
     def __post_init__(self) -> None:
         if not self.me:
@@ -67,6 +69,8 @@ class Plan:
     """Queues to try, the best first. Somebody else may have them."""
     acquire_max: int = 0
     """Stop trying after so many were granted."""
+    wants_turn: bool = False
+    """I would give queues up because of load, if it were my turn."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -84,6 +88,11 @@ class Planner(Protocol):
 
     def plan(self, view: View) -> Plan:
         """What I should keep, give up and try to get."""
+
+
+def follows_load(planner: Planner) -> bool:
+    """Whether a planner looks at loads and holders, so that they have to be measured."""
+    return bool(getattr(planner, "follows_load", False))
 
 
 class Planned:

@@ -26,8 +26,10 @@ def even_quotas(group: str, members: tuple[str, ...], queues: int) -> Mapping[st
 
 def fewest_moves_quotas(
     group: str, members: tuple[str, ...], queues: int, held: Mapping[str, int]
-) -> dict[str, int]:
+) -> Mapping[str, int]:
     """Equal shares where it is known how many each holds: the odd queues stay with those who have more."""
+    if queues <= len(members):
+        return even_quotas(group, members, queues)
     base, odd = divmod(queues, len(members))
     turn = sorted(in_turn(group, members), key=lambda member: held[member] <= base)
     return {member: base + (rank < odd) for rank, member in enumerate(turn)}

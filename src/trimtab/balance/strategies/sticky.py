@@ -1,12 +1,14 @@
 """`sticky`: keep what you hold up to your quota, give up only the surplus, take free queues until the quota is full.
 
 With leases alone nobody knows the others' holdings. All agree on the quotas, since these follow from the view. Moves: the fewest
-possible, plus at most one for each member whose right to an odd queue changed. Where it is known who holds what, everybody computes the
-same whole assignment, with exactly the fewest moves.
+possible, plus at most one for each member whose right to an odd queue changed. Where it is known who holds what, the odd queues stay where they
+are, and moves are exactly the fewest. Which free queues a member gets the leases decide in either case, so nobody waits for one that another one
+should have taken.
 """
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from trimtab.balance.order import sorted_queues
 from trimtab.balance.strategies.places import in_turn, member_place, queue_place
@@ -29,7 +31,25 @@ class Sticky:
         holdings = known_holdings(view)
         counts = {member: len(queues) for member, queues in holdings.items()}
         quotas = fewest_moves_quotas(view.group, view.members, len(view.queues), counts)
-        return towards(view, settled(view, holdings, quotas)[view.me])
+        base = len(view.queues) // len(view.members)
+        # Who sees the others late may leave the odd queue to somebody who leaves it to another one.
+        is_needed = bool(view.waiting) and len(view.held) == quotas[view.me] == base
+        return nearly(view, settled(view, holdings, quotas)[view.me], more=int(is_needed))
+
+
+def nearly(view: View, share: Iterable[MessageQueue], *, more: int = 0) -> Plan:
+    """Towards this share; where it cannot be had, other queues will do: members may be mistaken about who holds what.
+
+    They are asked for only then: a member that for a moment has more than it needs would mislead those who look at that moment.
+    """
+    plan = towards(view, share)
+    wanted = plan.acquire_max + more
+    if not more and view.refused.isdisjoint(plan.acquire):
+        return plan
+    ours = {*plan.acquire, *view.held}
+    others = [queue for queue in view.queues if queue not in ours]
+    acquire = (*plan.acquire, *in_order(view, others))
+    return replace(plan, acquire=acquire, acquire_max=min(wanted, len(acquire)))
 
 
 def up_to(view: View, quota: int) -> Plan:
@@ -71,22 +91,24 @@ def in_order(
     queues are of all topics, as far as that costs no move; what it has `beside` counts.
     """
     mine = member_place(view.group, view.me)
-    liked = sorted(queues, key=lambda queue: (queue in view.refused, queue_place(queue) ^ mine))
+    holders: Mapping[MessageQueue, str] = view.holders or {}
+    ranked = {queue: (queue in view.refused, holders.get(queue, view.me) != view.me) for queue in queues}
+    liked = sorted(ranked, key=lambda queue: (ranked[queue], queue_place(queue) ^ mine))
     turns = Counter(queue.topic for queue in beside)
     ranks = []
     for queue in liked:
-        ranks.append((queue in view.refused, turns[queue.topic]))
+        ranks.append((ranked[queue], turns[queue.topic]))
         turns[queue.topic] += 1
     return [liked[at] for at in sorted(range(len(liked)), key=ranks.__getitem__)]
 
 
 def known_holdings(view: View) -> dict[str, list[MessageQueue]]:
-    """What each member holds. Of my own holdings I know best."""
+    """What each member holds, or has a lease on from before its restart. Of what I hold I know best."""
     holders: Mapping[MessageQueue, str] = view.holders or {}
     holdings: dict[str, list[MessageQueue]] = {member: [] for member in view.members}
     for queue in view.queues:
         holder = view.me if queue in view.held else holders.get(queue)
-        if holder in holdings and (holder != view.me or queue in view.held):
+        if holder in holdings:
             holdings[holder].append(queue)
     return holdings
 

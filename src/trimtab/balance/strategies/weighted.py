@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from math import fsum, isclose, isfinite
 
-from trimtab.balance.strategies.plans import Plan, View, outsider, towards
+from trimtab.balance.strategies.plans import Plan, View, outsider
 from trimtab.balance.strategies.quotas import weighted_quotas
-from trimtab.balance.strategies.sticky import known_holdings, settled, up_to
+from trimtab.balance.strategies.sticky import known_holdings, nearly, settled, up_to
 from trimtab.errors import AllocationError, SettingsError
 
 
@@ -48,7 +48,7 @@ class Weighted:
         quotas = weighted_quotas(view.group, view.members, len(view.queues), weights)
         if view.holders is None:
             return up_to(view, quotas[view.me])
-        return towards(view, settled(view, known_holdings(view), quotas)[view.me])
+        return nearly(view, settled(view, known_holdings(view), quotas)[view.me])
 
     def _weights_of(self, members: tuple[str, ...]) -> dict[str, float]:
         weights = {}
@@ -73,8 +73,8 @@ def learned_weights(
 ) -> dict[str, float]:
     """Weights out of service rates (messages a member handles in a second in which it is busy), smoothed.
 
-    A weight stays as it is while the smoothed rate is within the `band` around it: a little noise moves no queue. A member not measured
-    yet gets the mean of the measured ones.
+    A weight stays as it is while the measured rate is within the `band` around it: a little noise moves no queue. Beyond it the weight goes a part
+    of the way, `smoothing`. A member not measured yet gets the mean of the measured ones.
     """
     measured = {member: rate for member, rate in handled_per_s.items() if rate > 0}
     mean = fsum(measured.values()) / len(measured) if measured else 1.0

@@ -7,15 +7,17 @@ from trimtab.broker.names import retry_topic
 from trimtab.broker.requests import BODY_BYTES_MAX, OK, Access, Answer, NoHeader, Refused, Request, handles
 from trimtab.broker.sql92 import FilterSyntaxError, compile_sql92
 from trimtab.errors import ProtocolError
+from trimtab.model import Now
 from trimtab.wire.bodies import (
     CheckClientRequestBody,
     Connection,
     ConsumeFromWhere,
-    ConsumerConnection,
+    ConsumerConnectionAndLeases,
     ConsumerData,
     ConsumerIdList,
     ConsumeType,
     HeartbeatData,
+    LeasesOf,
     MessageModel,
     ProducerConnection,
     ProducerInfo,
@@ -25,8 +27,11 @@ from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import ProducerGroupOnly
-from trimtab.wire.headers.consume import GroupOnly, UnregisterClient
+from trimtab.wire.headers.consume import GroupAndLeases, GroupOnly, UnregisterClient
 from trimtab.wire.resources import GROUP_LENGTH_MAX
+
+LEASES_TOLD_MAX = 20_000
+"""A group that has more is not told: its members share as well as leases alone allow."""
 
 
 @handles(RequestCode.HEART_BEAT, header=NoHeader, access=Access(judged_by_handler=True))
@@ -155,24 +160,42 @@ def _connection_of(member: Member) -> Connection:
 
 
 @handles(
-    RequestCode.GET_CONSUMER_CONNECTION_LIST, header=GroupOnly, access=Access(consume_group="consumer_group")
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    header=GroupAndLeases,
+    access=Access(consume_group="consumer_group"),
 )
-def consumer_connections(core: BrokerCore, request: Request[GroupOnly]) -> Answer:
-    """Everything known of a group's members."""
-    group = core.consumers.get(request.header.consumer_group)
+def consumer_connections(core: BrokerCore, request: Request[GroupAndLeases]) -> Answer:
+    """Everything known of a group's members; for members of ours also who has which lease."""
+    header = request.header
+    group = core.consumers.get(header.consumer_group)
     if group is None:
         raise Refused(
             ResponseCode.CONSUMER_NOT_ONLINE,
-            f"the consumer group[{request.header.consumer_group}] not online",
+            f"the consumer group[{header.consumer_group}] not online",
         )
-    body = ConsumerConnection(
+    body = ConsumerConnectionAndLeases(
         connection_set=tuple(_connection_of(member) for member in group.members.values()),
         subscription_table=dict(group.subscriptions),
         consume_type=ConsumeType(group.manner.consume_type),
         message_model=MessageModel(group.manner.message_model),
         consume_from_where=ConsumeFromWhere(group.manner.consume_from_where),
+        leases=_leases_of(core, header.consumer_group, request.now) if header.with_leases else None,
     )
     return Answer(body=encode_body(body))
+
+
+def _leases_of(core: BrokerCore, group: str, now: Now) -> tuple[LeasesOf, ...] | None:
+    held = core.leases.held(group, now.monotonic_ms)
+    if len(held) > LEASES_TOLD_MAX:
+        return None
+    by_member: dict[tuple[str, str], list[int]] = {}
+    for queue, client_id in held.items():
+        if queue.broker_name == core.settings.broker_name:
+            by_member.setdefault((client_id, queue.topic), []).append(queue.queue_id)
+    return tuple(
+        LeasesOf(client_id=client_id, topic=topic, queue_ids=tuple(queue_ids))
+        for (client_id, topic), queue_ids in by_member.items()
+    )
 
 
 @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, header=ProducerGroupOnly, access=Access(admin=True))

@@ -76,6 +76,20 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
     consume_from_where: ConsumeFromWhere | None = None
 
 
+class LeasesOf(Body, frozen=True, kw_only=True):
+    """The queues of one topic at the answering broker that one member has a lease on."""
+
+    client_id: str
+    topic: str
+    queue_ids: tuple[I32, ...]
+
+
+class ConsumerConnectionAndLeases(ConsumerConnection, frozen=True, kw_only=True):
+    """The same with who holds what, for a member that asked for it. Stock brokers do not have the field."""
+
+    leases: tuple[LeasesOf, ...] | None = None
+
+
 class ProducerConnection(Body, frozen=True, kw_only=True):
     connection_set: tuple[Connection, ...] = ()
 

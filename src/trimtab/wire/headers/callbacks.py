@@ -23,6 +23,12 @@ class GetConsumerRunningInfo(Header, frozen=True, kw_only=True):
     jstack_enable: bool = False
 
 
+class GetHoldings(GetConsumerRunningInfo, frozen=True, kw_only=True):
+    """The same between members of ours: brokers pass the flag on, and the answer tells nothing but what is held."""
+
+    holdings_only: bool | None = None
+
+
 class ConsumeMessageDirectly(Header, frozen=True, kw_only=True):
     """CONSUME_MESSAGE_DIRECTLY (309): run the handler on this message, now."""
 

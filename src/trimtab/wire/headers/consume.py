@@ -128,6 +128,12 @@ class GroupOnly(Header, frozen=True, kw_only=True):
     consumer_group: str
 
 
+class GroupAndLeases(GroupOnly, frozen=True, kw_only=True):
+    """GET_CONSUMER_CONNECTION_LIST (203), asked by a member of ours; only a broker of ours looks at the flag."""
+
+    with_leases: bool | None = None
+
+
 class UnregisterClient(Header, frozen=True, kw_only=True):
     """UNREGISTER_CLIENT (35)."""
 
