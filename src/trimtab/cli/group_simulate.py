@@ -88,6 +88,7 @@ def shared_now(name: str, members: "GroupMembers", look: "Look") -> "Shared":
         queues=sorted_queues({**lags, **held}),
         holders=held,
         lags=lags,
+        knows_holders=members.knows_holders,
     )
 
 
@@ -110,6 +111,14 @@ def _wanted(
     return Wanted(join=join, leave=leave, more_queues=more, strategy=strategy, mode=mode)
 
 
+def _decided_by(result: "Simulated") -> str:
+    if result.mode == "classic":
+        return "the view alone"
+    return (
+        "who holds what" if result.knows_holders else "leases alone: the brokers do not tell who holds what"
+    )
+
+
 def _print(result: "Simulated") -> None:
     ratio = "-" if result.moved_per_min is None else f"{result.moved_per_min:.2f}"
     print_facts(
@@ -120,6 +129,7 @@ def _print(result: "Simulated") -> None:
             ("Moved", f"{result.moved:,} (at least {result.moved_min:,}; moved/min {ratio})"),
             ("max/mean", f"{result.max_mean_before:.2f} -> {result.max_mean_after:.2f}"),
             ("Idle", f"{result.idle} member(s)"),
+            ("Decided by", _decided_by(result)),
         ]
     )
     if not result.settled:

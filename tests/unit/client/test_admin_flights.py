@@ -164,6 +164,15 @@ def test_sticky_moves_the_fewest_and_everything_is_shared() -> None:
     assert (result.shares[-1].member, result.shares[-1].before, result.shares[-1].after) == ("new-1", None, 3)
 
 
+def test_where_brokers_do_not_tell_who_holds_what_it_is_done_as_members_do_it_by_leases_alone() -> None:
+    now = msgspec.structs.replace(shared(4, 17), knows_holders=False)
+    result = simulate(now, Wanted(join=1))
+    assert not result.knows_holders
+    assert result.moved_min <= result.moved <= result.moved_min + 2
+    assert (result.settled, sum(share.after or 0 for share in result.shares)) == (True, 17)
+    assert simulate(now, Wanted(strategy="lag")).knows_holders, "its members ask each other"
+
+
 def test_classic_shares_out_of_nothing() -> None:
     result = simulate(shared(4, 16), Wanted(join=1, strategy="AVG", mode="classic"))
     assert result.moved > result.moved_min == 3

@@ -25,7 +25,7 @@ from trimtab.client.holdings import read_holdings
 from trimtab.errors import ConsumerNotOnlineError, TopicNotFoundError
 from trimtab.wire.bodies import Connection as ConnectionBody
 from trimtab.wire.bodies import (
-    ConsumerConnection,
+    ConsumerConnectionAndLeases,
     ConsumerRunningInfo,
     ConsumeStats,
     SubscriptionData,
@@ -37,7 +37,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import DeleteSubscriptionGroup, GetConsumeStats
 from trimtab.wire.headers.callbacks import GetConsumerRunningInfo
-from trimtab.wire.headers.consume import GroupOnly
+from trimtab.wire.headers.consume import GroupAndLeases
 from trimtab.wire.resources import RETRY_PREFIX
 
 DLQ_PREFIX = "%DLQ%"
@@ -178,12 +178,12 @@ class Groups(Topics, Reach):
                 answer = await self._ask(
                     address,
                     RequestCode.GET_CONSUMER_CONNECTION_LIST,
-                    GroupOnly(consumer_group=group),
+                    GroupAndLeases(consumer_group=group, with_leases=True),
                     asked=asked,
                 )
             except ConsumerNotOnlineError:
                 return None
-            return view_row(broker, decode_body(ConsumerConnection, answer.body))
+            return view_row(broker, decode_body(ConsumerConnectionAndLeases, answer.body))
 
         told = (await self._each(asked, await self._masters(), view)).or_raise()
         views = tuple(found for found in told.found.values() if found is not None)
@@ -308,7 +308,7 @@ def subscription_row(data: SubscriptionData) -> Subscription:
     )
 
 
-def view_row(broker: str, body: ConsumerConnection) -> BrokerView:
+def view_row(broker: str, body: ConsumerConnectionAndLeases) -> BrokerView:
     """A broker's view as a row; two connections with one id are two members."""
     return BrokerView(
         broker=broker,
@@ -321,6 +321,7 @@ def view_row(broker: str, body: ConsumerConnection) -> BrokerView:
         consume_type=body.consume_type or "",
         message_model=body.message_model or "",
         consume_from=body.consume_from_where or "",
+        tells_leases=body.leases is not None,
     )
 
 

@@ -153,6 +153,8 @@ class BrokerView(Row, frozen=True):
     consume_type: str
     message_model: str
     consume_from: str
+    tells_leases: bool = False
+    """Whether members learn from this broker who holds what, as from those of ours."""
 
 
 class GroupMembers(Row, frozen=True):
@@ -166,6 +168,11 @@ class GroupMembers(Row, frozen=True):
     def client_ids(self) -> tuple[str, ...]:
         """All members, each once."""
         return tuple(sorted({member.client_id for view in self.views for member in view.members}))
+
+    @property
+    def knows_holders(self) -> bool:
+        """Whether members in leased mode know who holds what."""
+        return bool(self.views) and all(view.tells_leases for view in self.views)
 
 
 class QueueProgress(Row, frozen=True):

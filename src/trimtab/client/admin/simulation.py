@@ -12,6 +12,7 @@ from typing import Literal
 from trimtab.balance.metrics import idle, loads, max_mean, moved, moved_min, moved_per_min
 from trimtab.balance.order import sorted_names, sorted_queues
 from trimtab.balance.strategies import Load, Planner, View, by_name, planner_by_name
+from trimtab.balance.strategies.plans import follows_load
 from trimtab.client.admin.rows import Row
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
@@ -31,6 +32,8 @@ class Shared(Row, frozen=True):
     holders: dict[MessageQueue, str]
     """Queues that nobody holds, or two, are left out."""
     lags: dict[MessageQueue, int]
+    knows_holders: bool = True
+    """Whether members know who holds what. Without that, with leases alone, they may move a few queues more."""
 
 
 class Wanted(Row, frozen=True):
@@ -70,6 +73,8 @@ class Simulated(Row, frozen=True):
     idle: int
     rounds: int
     settled: bool
+    knows_holders: bool = True
+    """Whether members would decide by who holds what, or by leases alone."""
 
 
 def simulate(now: Shared, wanted: Wanted) -> Simulated:
@@ -82,10 +87,13 @@ def simulate(now: Shared, wanted: Wanted) -> Simulated:
         raise SettingsError(f"group {now.group!r} has no queue to share")
     kept = {queue: member for queue, member in now.holders.items() if member in members}
     if wanted.mode == "classic":
+        knows = False
         after, rounds, settled = shared_out(now.group, queues, members, wanted.strategy), 1, True
     else:
+        planner = planner_by_name(wanted.strategy)
+        knows = now.knows_holders or follows_load(planner)
         after, rounds, settled = handed_over(
-            now.group, queues, members, kept, now.lags, planner_by_name(wanted.strategy)
+            now.group, queues, members, kept, now.lags, planner, knows_holders=knows
         )
     have, will = loads(now.holders, {*now.members, *now.holders.values()}), loads(after, members)
     waits = loads(after, members, {queue: float(now.lags.get(queue, 0)) for queue in after})
@@ -112,6 +120,7 @@ def simulate(now: Shared, wanted: Wanted) -> Simulated:
         idle=idle(will.values()),
         rounds=rounds,
         settled=settled,
+        knows_holders=knows,
     )
 
 
@@ -174,6 +183,8 @@ def handed_over(
     kept: Mapping[MessageQueue, str],
     lags: Mapping[MessageQueue, int],
     planner: Planner,
+    *,
+    knows_holders: bool = True,
 ) -> tuple[dict[MessageQueue, str], int, bool]:
     """Who holds what when nobody wants anything else, after how many rounds, and whether it came to that."""
     there = set(queues)
@@ -183,9 +194,8 @@ def handed_over(
         is_changed = False
         for me in members:
             held = frozenset(queue for queue, member in leases.items() if member == me)
-            plan = planner.plan(
-                View(group, me, queues, members, held=held, holders=dict(leases), loads=weights)
-            )
+            known = dict(leases) if knows_holders else None
+            plan = planner.plan(View(group, me, queues, members, held=held, holders=known, loads=weights))
             for queue in plan.give_up:
                 del leases[queue]
             free = [queue for queue in plan.acquire if queue not in leases][: plan.acquire_max]
