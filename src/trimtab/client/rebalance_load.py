@@ -7,7 +7,7 @@ the members' own callbacks.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -162,29 +162,40 @@ class _Group:
                 await asyncio.sleep(STEP_S)
 
 
-class _Sending:
+class Sending:
     """Messages at a steady rate, each with its number."""
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.acknowledged: set[bytes] = set()
         self.errors = 0
         self.is_over = False
+
+    @property
+    def sent(self) -> int:
+        """Those that a broker has for certain."""
+        return len(self.acknowledged)
+
+    def missing(self, got: Mapping[bytes, int]) -> int:
+        """How many of them never came. By their numbers: one that was stored though its send failed makes up for no other."""
+        return sum(body not in got for body in self.acknowledged)
 
     async def run(self, load: RebalanceLoad) -> None:
         time_s = asyncio.get_running_loop().time
         async with Producer("trimtab-bench", nameserver=load.nameserver) as producer:
             began_s = time_s()
             while not self.is_over:
-                due = max(1, int((time_s() - began_s) * load.per_second) - self.sent - self.errors)
-                numbers = range(self.sent + self.errors, self.sent + self.errors + due)
-                sends = (producer.send(Message(load.topic, str(number).encode())) for number in numbers)
-                for outcome in await asyncio.gather(*sends, return_exceptions=True):
+                tried = self.sent + self.errors
+                due = max(1, int((time_s() - began_s) * load.per_second) - tried)
+                bodies = [b"%d" % number for number in range(tried, tried + due)]
+                sends = (producer.send(Message(load.topic, body)) for body in bodies)
+                outcomes = await asyncio.gather(*sends, return_exceptions=True)
+                for body, outcome in zip(bodies, outcomes, strict=True):
                     if isinstance(outcome, TrimtabError):
                         self.errors += 1
                     elif isinstance(outcome, BaseException):
                         raise outcome
                     else:
-                        self.sent += 1
+                        self.acknowledged.add(body)
                 await asyncio.sleep(STEP_S)
 
 
@@ -195,7 +206,7 @@ async def run_rebalance_load(
     clock = clock or SystemClock()
     async with Admin(nameserver=load.nameserver) as admin:
         await admin.create_topic(load.topic, queues=load.queues)
-        group, sending = _Group(load, clock), _Sending()
+        group, sending = _Group(load, clock), Sending()
         group.queue_count = len((await admin.topic_queues(load.topic)).queues)
     for _ in range(load.members):
         await group.join()
@@ -219,7 +230,7 @@ async def run_rebalance_load(
         sent=sending.sent,
         delivered=group.got.total(),
         delivered_twice=sum(count - 1 for count in group.got.values()),
-        lost=max(0, sending.sent - len(group.got)),
+        lost=sending.missing(group.got),
         double_held_s=double_held_s(times),
         unheld_s=unheld_s(times, queues, first_ms, last_ms),
         unheld_ms_max=group.ledger.gap_ms_max,
@@ -231,7 +242,7 @@ async def run_rebalance_load(
 
 
 @asynccontextmanager
-async def _running(sending: _Sending, load: RebalanceLoad) -> AsyncIterator[None]:
+async def _running(sending: Sending, load: RebalanceLoad) -> AsyncIterator[None]:
     task = asyncio.get_running_loop().create_task(sending.run(load))
     try:
         yield
@@ -254,12 +265,12 @@ async def _change(group: _Group, number: int, told: Callable[[str], None]) -> in
     return await group.converged_ms()
 
 
-async def _all_delivered(group: _Group, sending: _Sending) -> None:
+async def _all_delivered(group: _Group, sending: Sending) -> None:
     """Until everything came and then nothing more, or the time is over."""
     time_s = asyncio.get_running_loop().time
     until_s = time_s() + SETTLE_S_MAX
     seen = -1
-    while len(group.got) < sending.sent and time_s() < until_s:
+    while sending.missing(group.got) and time_s() < until_s:
         seen = group.got.total()
         await asyncio.sleep(STEP_S)
     while seen != group.got.total() and time_s() < until_s:

@@ -1,6 +1,7 @@
 """`trimtab bench`: each verb gives one JSON object with the promised names."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from trimtab import blocking
 from trimtab.cli.bench_send import QUEUES
 from trimtab.cli.main import main
+from trimtab.client.rebalance_load import Sending
 from trimtab.testing import Cluster
 from trimtab.wire.codes import RESPONSE_FLAG, RequestCode, ResponseCode
 from trimtab.wire.commands import Command
@@ -94,6 +96,13 @@ def _refusing_every_second() -> Callable[[Command], Command | None]:
         return Command(code=ResponseCode.MESSAGE_ILLEGAL, opaque=request.opaque, flag=RESPONSE_FLAG)
 
     return refuse
+
+
+def test_a_message_that_was_stored_though_its_send_failed_makes_up_for_no_lost_one() -> None:
+    sending = Sending()
+    sending.acknowledged = {b"1", b"2"}
+    sending.errors = 1
+    assert sending.missing(Counter({b"1": 1, b"3": 1})) == 1
 
 
 def test_bench_rebalance_counts_what_changes_cost() -> None:
