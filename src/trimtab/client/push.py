@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from trimtab.balance.identity import client_id_of
 from trimtab.balance.leased import LeasedRebalance
+from trimtab.balance.leased_effects import Happened
 from trimtab.balance.rebalance import Rebalance
 from trimtab.balance.recorder import Kind, Recorder
 from trimtab.balance.strategies import Planner, Strategy
@@ -40,6 +41,7 @@ from trimtab.client.push_offsets import BrokerOffsets, FileOffsets
 from trimtab.client.push_ordered import InOrder
 from trimtab.client.push_outcomes import Call, Handler, call_of
 from trimtab.client.push_queue import HeldNow
+from trimtab.client.push_recording import Records
 from trimtab.client.push_requests import BrokerRequests
 from trimtab.client.push_retries import Retries
 from trimtab.client.push_rivals import LIFE, UNSURE, Rivals
@@ -53,7 +55,7 @@ from trimtab.client.subscriptions import Expression, Subscriptions, wanted_of
 from trimtab.errors import ClientIdTakenError, ClosedError, SettingsError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
-from trimtab.model import MessageQueue, Now
+from trimtab.model import MessageQueue
 from trimtab.settings import Intervals, Pulling, Timeouts, Tls
 from trimtab.wire.bodies import (
     ConsumeFromWhere,
@@ -158,6 +160,7 @@ class PushConsumer:
         self._session: Session
         self._engine: Engine
         self._rounds: Rounds | LeasedRounds
+        self._records: Records
         self._requests: BrokerRequests
         self._trace: ConsumeTrace | None = None
 
@@ -221,6 +224,7 @@ class PushConsumer:
         except BaseException:
             await self.close()
             raise
+        self._records.note(Happened(Kind.JOINED, cause="start", detail=f"mode {self.mode}"))
         self._spawn_chores()
 
     async def close(self) -> None:
@@ -235,6 +239,8 @@ class PushConsumer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._requests.close()
         await self._give_all_up(lambda: self._session.leave(consumer_group=self.group_on_wire))
+        if self._failure is None:
+            self._records.note(Happened(Kind.LEFT, cause="stop"))
         if self._trace is not None:
             await self._trace.close()
         await release_session(self._session, consumer_group=self.group_on_wire)
@@ -281,11 +287,13 @@ class PushConsumer:
         )  # fmt: skip
         self._engine.dispatcher = self._dispatcher(session)
         self._engine.on_moved_away = lambda queue: self._spawn(self._rounds.move([queue]))
-        self._rounds = self._leased_rounds(session, self._engine) or Rounds(
-            machine, self._engine, session, self._chance, every_s=self.consuming.rebalance_every_s
+        records = Records(self.recorder, self._clock, self._engine.in_flight)
+        self._records = records
+        self._rounds = self._leased_rounds(session, self._engine, records) or Rounds(
+            machine, self._engine, session, self._chance, records, every_s=self.consuming.rebalance_every_s
         )
 
-    def _leased_rounds(self, session: Session, engine: Engine) -> LeasedRounds | None:
+    def _leased_rounds(self, session: Session, engine: Engine, records: Records) -> LeasedRounds | None:
         if not isinstance(engine, LeasedEngine):
             return None
         machine = LeasedRebalance(
@@ -296,7 +304,7 @@ class PushConsumer:
         )  # fmt: skip
         engine.lease_by(machine, is_ordered=self.is_ordered)
         rounds = LeasedRounds(
-            machine, engine, session, self.recorder, every_s=self.consuming.rebalance_every_s, on_seen=self._members_seen,
+            machine, engine, session, records, every_s=self.consuming.rebalance_every_s, on_seen=self._members_seen,
             rivals=self._rivals, on_rival=self._stop_for_rival,
         )  # fmt: skip
         engine.on_refused = rounds.commit_refused
@@ -369,8 +377,7 @@ class PushConsumer:
             " stopped; give each member a client_id of its own"
         )
         _log.error("%s", self._failure)
-        now = Now(monotonic_ms=self._clock.monotonic_ms(), wall_ms=self._clock.wall_ms())
-        self.recorder.record(now, Kind.LEFT, cause="another live member has this client id", other=where)
+        self._records.note(Happened(Kind.LEFT, cause="another live member has this client id", other=where))
         self._stopping = asyncio.get_running_loop().create_task(self.close())
 
     def _members_seen(self, seen: Seen) -> None:
@@ -387,8 +394,7 @@ class PushConsumer:
         self._is_switching = True
         try:
             _log.warning("%s goes on in %s mode with %s: %s", self.group, mode, self._plan.name(mode), why)
-            now = Now(monotonic_ms=self._clock.monotonic_ms(), wall_ms=self._clock.wall_ms())
-            self.recorder.record(now, Kind.FELL_BACK if mode == CLASSIC else Kind.JOINED, cause=why)
+            self._records.note(Happened(Kind.FELL_BACK if mode == CLASSIC else Kind.JOINED, cause=why))
             self._running.cancel()
             await self._give_all_up(_nothing)
             self.mode = mode

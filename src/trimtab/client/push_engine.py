@@ -113,6 +113,11 @@ class Engine:
     def topics(self) -> tuple[str, ...]:
         return self._subscriptions.topics
 
+    def in_flight(self, queue: MessageQueue) -> int:
+        """Messages of a queue that are pulled and not finished."""
+        held = self.held.get(queue)
+        return 0 if held is None else held.progress.messages
+
     def holding(self, queue: MessageQueue) -> Since | None:
         """Since when a queue is held, if it is."""
         return self.machine.holding(queue)

@@ -30,16 +30,16 @@ from trimtab.balance.leased_effects import (
     Unlock,
 )
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
-from trimtab.balance.recorder import Recorder
 from trimtab.balance.strategies.plans import follows_load
 from trimtab.balance.trust import TRUST_MS
 from trimtab.client.push_leases import Leases
 from trimtab.client.push_loads import LoadLooks
 from trimtab.client.push_members import MemberLists, Seen
+from trimtab.client.push_recording import Records
 from trimtab.client.push_rivals import Rivals
 from trimtab.client.session import Session
 from trimtab.errors import ProtocolError, TrimtabError
-from trimtab.model import MessageQueue, Now
+from trimtab.model import MessageQueue
 from trimtab.wire.resources import RETRY_PREFIX
 
 _log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class LeasedRounds:
         machine: LeasedRebalance,
         member: LeasedMember,
         session: Session,
-        recorder: Recorder,
+        records: Records,
         *,
         every_s: float,
         on_seen: Callable[[Seen], None],
@@ -106,7 +106,7 @@ class LeasedRounds:
         self._machine = machine
         self._member = member
         self._session = session
-        self._recorder = recorder
+        self._records = records
         self._every_s = every_s
         self._on_seen = on_seen
         self._rivals = rivals
@@ -282,7 +282,7 @@ class LeasedRounds:
         changes = []
         for effect in effects:
             if isinstance(effect, Happened):
-                self._record(effect)
+                self._records.note(effect)
             elif isinstance(effect, Changed):
                 changes.append(effect)
             elif isinstance(effect, ShareFailed):
@@ -298,14 +298,6 @@ class LeasedRounds:
             self._spawn(self._member.changed(changes))
         _show(self._idle, self._machine.is_idle)
         _show(self._drained, self._machine.is_drained)
-
-    def _record(self, happened: Happened) -> None:
-        now = Now(monotonic_ms=self._now_ms(), wall_ms=self._session.clock.wall_ms())
-        self._recorder.record(
-            now, happened.kind, cause=happened.cause, queue=happened.queue, other=happened.other,
-            offset=happened.offset, duration_ms=happened.duration_ms, detail=happened.detail,
-        )  # fmt: skip
-        _log.debug("%s of %s: %s", self._machine.client_id, self._machine.group, happened)
 
     async def _do(self, effect: LeasedEffect) -> None:
         if isinstance(effect, StartPull):

@@ -23,6 +23,7 @@ from trimtab.balance.rebalance_effects import (
     Unlock,
     UnlockLater,
 )
+from trimtab.client.push_recording import Records
 from trimtab.client.routes import MASTER, Route
 from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
@@ -74,12 +75,20 @@ class Rounds:
     """See the module's own words."""
 
     def __init__(
-        self, machine: Rebalance, member: Member, session: Session, chance: Chance, *, every_s: float
+        self,
+        machine: Rebalance,
+        member: Member,
+        session: Session,
+        chance: Chance,
+        records: Records,
+        *,
+        every_s: float,
     ) -> None:
         self._machine = machine
         self._member = member
         self._session = session
         self._chance = chance
+        self._records = records
         self._every_s = every_s
         self._is_due = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
@@ -193,17 +202,23 @@ class Rounds:
     async def _do_one(self, effect: Effect) -> list[Effect]:
         member, machine = self._member, self._machine
         if isinstance(effect, Drop):
+            self._records.dropped(effect)
             await member.drop(effect)
         elif isinstance(effect, Release):
+            began_ms = self._now_ms()
             was_released, has_messages = await member.release(effect)
+            self._records.released(effect, self._now_ms() - began_ms, was_released=was_released)
             return machine.on_released(
                 effect, was_released=was_released, has_messages=has_messages, now_ms=self._now_ms()
             )
         elif isinstance(effect, Lock):
-            return machine.on_locked(effect, await member.lock(effect.queues), self._now_ms())
+            granted = await member.lock(effect.queues)
+            self._records.refused(effect, granted)
+            return machine.on_locked(effect, granted, self._now_ms())
         elif isinstance(effect, ReadStart):
             return machine.on_start(effect, await member.start_of(effect.queue), self._now_ms())
         elif isinstance(effect, StartPull):
+            self._records.began(effect)
             await member.begin(effect.queue, effect.offset)
         elif isinstance(effect, Unlock):
             await member.unlock([effect.queue])
