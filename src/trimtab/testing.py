@@ -76,11 +76,13 @@ class Cluster:
         directory: str | Path | None = None,
         flush: Flush = "sync",
         settings: BrokerSettings | None = None,
+        store: StoreSettings | None = None,
         tls: tuple[str | Path, str | Path] | None = None,
         acl: str | Path | None = None,
     ) -> None:
         """Everything is in memory, unless a `directory` is named; what is there already is found again.
 
+        `store` says how much brokers keep and for how long; how they flush is said by `flush` alone.
         `tls` is a certificate and its key, PEM files both: then all servers speak TLS and nothing else. `acl` is a file of accounts
         and permissions like Apache's plain_acl.yml, with one admin account at least: then all requests must be signed.
         """
@@ -90,6 +92,7 @@ class Cluster:
         self.directory = None if directory is None else Path(directory)
         self.flush = flush
         self.settings = settings or BrokerSettings()
+        self.store = store or StoreSettings()
         self.tls = None if tls is None else (Path(tls[0]), Path(tls[1]))
         self.acl = None if acl is None else Path(acl)
         self._running: AsyncCluster | None = None
@@ -304,7 +307,7 @@ class AsyncCluster:
         wanted = self._wanted
         return BrokerPlan(
             settings=replace(wanted.settings, broker_name=name),
-            store=StoreSettings(flush=wanted.flush),
+            store=replace(wanted.store, flush=wanted.flush),
             disk=MemoryDisk() if wanted.directory is None else RealDisk(wanted.directory / name),
             nameservers=(self.nameserver,),
             host=_HOST,

@@ -119,6 +119,20 @@ class Progress(Generic[P]):
         self._count(-self.messages, -self.size_bytes)
         return left
 
+    def rewind(self, offset: int) -> list[P]:
+        """The queue ends at this offset now: forgets the pieces that begin there or behind it, and gives those that had not ended."""
+        left = []
+        while self._pieces and self._pieces[-1].first >= offset:
+            piece = self._pieces.pop()
+            if not piece.is_done:
+                piece.is_done = True
+                self._count(-piece.messages, -piece.size_bytes)
+                left.append(piece)
+        while self._pieces and self._pieces[0].is_done:
+            self._pieces.popleft()
+        self.next_offset = offset
+        return left
+
     def oldest(self, count: int) -> list[P]:
         """So many unfinished pieces at most, lowest offsets first."""
         return list(islice((piece for piece in self._pieces if not piece.is_done), count))

@@ -9,6 +9,7 @@ from trimtab.balance.start import At, AtTime, StartRule, where_to_start
 from trimtab.client.pull_consumer_offsets import QueueOffsets, Where
 from trimtab.client.pull_consumer_shelf import Shelf, Shelved
 from trimtab.client.pulls import OffsetMoved, Pulled, QueuePulls, Riding, Room, Wanted
+from trimtab.client.pulls_values import nothing_between
 from trimtab.client.session import Session
 from trimtab.client.subscriptions import Subscriptions
 from trimtab.errors import TrimtabError
@@ -121,12 +122,23 @@ class Reading:
         self.news.set()
 
     def on_moved(self, moved: OffsetMoved) -> int | None:
-        """The broker says where to go on, and so it is done, as Java's lite pull does."""
+        """The broker says where to go on. What was pulled before is handed out all the same, and committed in its turn."""
         shelved = self.shelf.queues.get(moved.queue)
-        if shelved is not None:
-            self.shelf.forget(shelved)
-            shelved.handed = shelved.done = moved.offset
-        return moved.offset
+        if shelved is None:
+            return None
+        if moved.offset >= moved.asked:
+            _log.warning(
+                "%s: offsets %d to %d of %s were deleted before they were read, %d message(s) at most",
+                self._group, moved.asked, moved.offset - 1, moved.queue, moved.offset - moved.asked,
+            )  # fmt: skip
+            self.shelf.put(shelved, nothing_between(moved))
+            self.news.set()
+            return moved.offset
+        # The queue lost its end: what waits may be of that end, so all that was not handed out yet is read again.
+        self.shelf.forget(shelved)
+        shelved.handed = min(shelved.handed, moved.offset)
+        shelved.done = min(shelved.done, moved.offset)
+        return shelved.handed
 
     def on_trouble(self, queue: MessageQueue, error: TrimtabError) -> None:
         """What may pass is tried again and told in the log; what will not is told to whoever asks for messages."""

@@ -278,7 +278,8 @@ class QueuePulls:
                 f"{self.queue} at {self.position}: nothing found, and not told where to go on"
             )
         self._asking.broker_id = header.suggest_which_broker_id
-        self._retry_s = self._pulling.retry_s_min
+        if found is not Found.MESSAGES:
+            self._retry_s = self._pulling.retry_s_min
         self._answers[number] = header, command.body
         if self._room is not None:
             self._room.take(len(command.body))
@@ -305,6 +306,8 @@ class QueuePulls:
             # What came is damaged: it is asked for again, and nothing behind it is handed on before.
             pulled.release()
             self.again(handed.offset, error)
+        else:
+            self._retry_s = self._pulling.retry_s_min
 
     def _moved(self, handed: Handed, header: PullMessageResponse, body: bytes) -> None:
         if self._room is not None:
@@ -316,6 +319,8 @@ class QueuePulls:
         offset = self._owner.on_moved(moved)
         if offset is None:
             self.drop()
+        elif offset == moved.asked:
+            self.again(offset, ProtocolError(f"{self.queue} at {offset}: moved, and not told where to"))
         elif not self._is_dropped:
             self._forget_all()
             self._pipeline.seek(offset)

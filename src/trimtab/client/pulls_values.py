@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from trimtab.balance.pipeline import Handed
+from trimtab.balance.pipeline import Found, Handed
 from trimtab.client.received import Received
 from trimtab.errors import TrimtabError
 from trimtab.model import MessageQueue
@@ -142,6 +142,15 @@ class Pulled:
         if self._room is not None:
             room, self._room = self._room, None
             room.give(len(self.body))
+
+
+def nothing_between(moved: OffsetMoved) -> Pulled:
+    """An answer without messages, for the offsets that a broker has no more."""
+    handed = Handed(0, moved.asked, moved.offset, Found.NONE_MATCHED)
+    header = PullMessageResponse(
+        suggest_which_broker_id=0, next_begin_offset=moved.offset, min_offset=moved.min_offset, max_offset=moved.max_offset
+    )  # fmt: skip
+    return Pulled(moved.queue, b"", handed, header, tags=None, room=None)
 
 
 class PullOwner(Protocol):

@@ -51,7 +51,7 @@ from trimtab.client.push_settings import Consuming, start_rule
 from trimtab.client.push_trace import ConsumeTrace
 from trimtab.client.session import Session
 from trimtab.client.sessions import acquire_session, connection_options, release_session
-from trimtab.client.subscriptions import Expression, Subscriptions, wanted_of
+from trimtab.client.subscriptions import Expression, Subscriptions, subscription_of, wanted_of
 from trimtab.errors import ClientIdTakenError, ClosedError, SettingsError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
@@ -143,8 +143,8 @@ class PushConsumer:
         self._subscriptions = Subscriptions(wanted, self._clock.wall_ms())
         if not broadcast:
             self._subscriptions.add(RETRY_PREFIX + self.group_on_wire, "*", self._clock.wall_ms())
-        self._pool = ThreadPoolExecutor(self.consuming.concurrency, f"trimtab-{group}")
-        self._call: Call = call_of(handler, self._pool, is_batch=batch_messages_max is not None)
+        self._handler = handler
+        self._pool, self._call = self._called()
         self._tasks: list[asyncio.Task[None]] = []
         self._started_wall_ms = 0
         self._is_open = False
@@ -153,6 +153,7 @@ class PushConsumer:
         self._stopping: asyncio.Task[None] | None = None
         self._life: str
         self._rivals: Rivals
+        self._is_paused = False
         self._running: asyncio.Task[None]
         self._closed: asyncio.Event | None = None
         self.recorder: Recorder
@@ -190,7 +191,7 @@ class PushConsumer:
     # --- begin and end ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Joins the group; `async with` does it."""
+        """Joins the group; `async with` does it. A consumer that was closed may be started again."""
         if self._is_open:
             return
         session = self._session = acquire_session(
@@ -198,6 +199,8 @@ class PushConsumer:
             intervals=self._intervals, consumer_group=self.group_on_wire,
         )  # fmt: skip
         self._closed = asyncio.Event()
+        self._pool, self._call = self._called()
+        self.mode, self._is_paused = self._plan.mode, False
         self._started_wall_ms = self._clock.wall_ms()
         try:
             self.recorder = Recorder(self.group_on_wire, session.client_id)
@@ -248,6 +251,11 @@ class PushConsumer:
         if self._closed is not None:
             self._closed.set()
 
+    def _called(self) -> tuple[ThreadPoolExecutor, Call]:
+        """Threads for a plain handler, none of which is there before it is needed, and how the handler is called."""
+        pool = ThreadPoolExecutor(self.consuming.concurrency, f"trimtab-{self.group}")
+        return pool, call_of(self._handler, pool, is_batch=self._batch_messages_max is not None)
+
     async def _begin_trace(self, session: Session) -> None:
         if self.consuming.trace:
             self._trace = ConsumeTrace(
@@ -286,7 +294,7 @@ class PushConsumer:
             batch_messages_max=self._batch_messages_max or 1,
         )  # fmt: skip
         self._engine.dispatcher = self._dispatcher(session)
-        self._engine.on_moved_away = lambda queue: self._spawn(self._rounds.move([queue]))
+        self._engine.is_paused = self._is_paused
         records = Records(self.recorder, self._clock, self._engine.in_flight)
         self._records = records
         self._rounds = self._leased_rounds(session, self._engine, records) or Rounds(
@@ -408,11 +416,14 @@ class PushConsumer:
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """One more topic, or another filter for one; the brokers know it when this comes back."""
         self._must_be_open()
-        data = self._subscriptions.add(self._on_wire(topic), expression, self._clock.wall_ms())
-        await find_routes(self._session, self.group, self._subscriptions.topics)
+        topic, now_ms = self._on_wire(topic), self._clock.wall_ms()
+        asked = subscription_of(topic, expression, now_ms)
+        await find_routes(self._session, self.group, [topic])
         await check_filters(
-            self._session, self.group_on_wire, (data,) if data.expression_type == SQL92 else ()
+            self._session, self.group_on_wire, (asked,) if asked.expression_type == SQL92 else ()
         )
+        # Not before it was found good: what is subscribed is told to brokers again and again.
+        data = self._subscriptions.add(topic, expression, now_ms)
         for queue, held in self._engine.held.items():
             if queue.topic == data.topic and held.pulls is not None:
                 held.pulls.want(wanted_of(data))
@@ -424,16 +435,22 @@ class PushConsumer:
         self._must_be_open()
         if self._subscriptions.remove(self._on_wire(topic)):
             await self._session.send_heartbeats()
-            await self._rounds.round()
+            # In a task of ours: a caller who loses patience must not leave queues half taken or half given up.
+            await asyncio.shield(self._spawn(self._a_round()))
+
+    async def _a_round(self) -> None:
+        await self._rounds.round()
 
     def pause(self) -> None:
         """Pulls nothing until `resume`; what was pulled is still handled, and the queues stay in the group's sharing."""
         self._must_be_open()
+        self._is_paused = True
         self._engine.pause()
 
     def resume(self) -> None:
         """Goes on after `pause`."""
         self._must_be_open()
+        self._is_paused = False
         self._engine.resume()
 
     def holdings(self) -> tuple[HeldNow, ...]:

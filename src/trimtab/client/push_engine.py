@@ -23,7 +23,7 @@ from trimtab.client.push_settings import Consuming
 from trimtab.client.push_stats import Counts, TopicStats
 from trimtab.client.session import Session
 from trimtab.client.subscriptions import Subscriptions, wanted_of
-from trimtab.errors import ProtocolError, TrimtabError
+from trimtab.errors import TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
 from trimtab.wire.resources import RETRY_PREFIX
@@ -89,8 +89,6 @@ class Engine:
         self.room = Room(pulling.held_bytes_max)
         self.stats: dict[str, TopicStats] = {}
         self.dispatcher: Dispatcher
-        self.on_moved_away: Callable[[MessageQueue], object]
-        """Called when a queue must be let go because its offset was set elsewhere."""
         self.is_paused = False
         self.is_ordered = machine.needs_lock
         self._session = session
@@ -221,18 +219,8 @@ class Engine:
         if held is None or held.is_leaving:
             pulled.release()
             return
-        try:
-            work = held.take_in(pulled, self._batch_messages_max)
-        except ProtocolError as error:
-            pulled.release()
-            _log.error("what %s gave cannot be read (%s); it is asked again later", pulled.queue, error)
-            if held.pulls is not None:
-                held.pulls.stop()
-                held.why_held_back = str(error)
-                asyncio.get_running_loop().call_later(
-                    self._pulling.retry_s_max, self._pull_again, held, pulled.offset
-                )
-            return
+        # An answer that cannot be read is raised: the pulls ask for it again, and hand on nothing behind it before.
+        work = held.take_in(pulled, self._batch_messages_max)
         counts = self.counts_of(pulled.queue.topic)
         counts.pulls += 1
         counts.pulled_messages += len(pulled.messages)
@@ -241,17 +229,19 @@ class Engine:
             self._check_flow(held)
 
     def on_moved(self, moved: OffsetMoved) -> int | None:
+        """What is in hand stays so, and holds the offset; only what comes next is read from elsewhere."""
         held = self.held.get(moved.queue)
-        if held is not None and not held.is_leaving:
-            held.set_offset = moved.offset
-            held.leave()
-            if moved.offset > moved.asked:
-                _log.warning(
-                    "%s: %d message(s) of %s were deleted before they were read", self.machine.group,
-                    moved.offset - moved.asked, moved.queue,
-                )  # fmt: skip
-            self.on_moved_away(moved.queue)
-        return None
+        if held is None or held.is_leaving:
+            return None
+        if moved.offset >= moved.asked:
+            held.progress.passed(moved.offset)
+            _log.warning(
+                "%s: offsets %d to %d of %s were deleted before they were read, %d message(s) at most", self.machine.group,
+                moved.asked, moved.offset - 1, moved.queue, moved.offset - moved.asked,
+            )  # fmt: skip
+        else:
+            held.go_back(moved.offset)
+        return moved.offset
 
     def on_trouble(self, queue: MessageQueue, error: TrimtabError) -> None:
         level = logging.INFO if queue.topic.startswith(RETRY_PREFIX) else logging.WARNING
@@ -306,12 +296,6 @@ class Engine:
         elif self._held_back.pop(held.queue, None) is not None and not self.is_paused:
             pulls.go()
         held.why_held_back = why
-
-    def _pull_again(self, held: HeldQueue, offset: int) -> None:
-        if held.pulls is not None and not held.is_leaving:
-            held.why_held_back = None
-            held.pulls.seek(offset)
-            held.pulls.go()
 
     # --- chores -----------------------------------------------------------------------------------------------
 
@@ -398,6 +382,25 @@ class Engine:
         try:
             told = callback(queues)
             if told is not None:
-                await told
+                await self._in_time(told, name, queues)
         except Exception:  # noqa: BLE001 - it is the user's own; its failure must not cost the queues
             _log.exception("the callback %s failed for %s", name, ", ".join(map(str, queues)))
+
+    async def _in_time(self, told: Awaitable[None], name: str, queues: tuple[MessageQueue, ...]) -> None:
+        """Waits for a callback, but not for ever: the queues of others wait with it."""
+        limit_s = self._consuming.callback_s_max
+        task = asyncio.ensure_future(told)
+        try:
+            # Not a timeout around it: a callback may swallow being cancelled.
+            done, _ = await asyncio.wait([task], timeout=limit_s)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if done:
+            task.result()
+            return
+        task.cancel()
+        _log.error(
+            "the callback %s took more than %g s for %s: it is cancelled, and the queues are not waited for any longer",
+            name, limit_s, ", ".join(map(str, queues)),
+        )  # fmt: skip

@@ -144,6 +144,13 @@ class HeldQueue:
         size_bytes = sum(message.stored.stored_body_bytes for message in left)
         self.progress.shrink(work, left[0].queue_offset, len(left), size_bytes)
 
+    def go_back(self, offset: int) -> None:
+        """The broker has nothing from this offset on: what was pulled from there is forgotten, and reading goes on there."""
+        for work in self.progress.rewind(offset):
+            work.source.let_go()
+        self.waiting = deque(work for work in self.waiting if not work.is_done)
+        self.began_offset = min(self.began_offset, offset)
+
     def leave(self) -> None:
         """It will be given up when the handler at work has ended."""
         self.is_leaving = True

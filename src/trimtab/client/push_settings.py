@@ -32,6 +32,8 @@ class Consuming:
     locks_every_s: float = 20.0
     drain_s_max: float = 10.0
     """At the end, how long handlers at work may go on. 0: they are not waited for, and their messages come again."""
+    callback_s_max: float = 30.0
+    """How long `on_assigned`, `on_revoked` and `on_lost` may take; after that they are cancelled, and the queues are not waited for."""
     trace: bool = False
     """Whether what handlers do is told in the trace topic."""
     restart_grace_s: float = 4.0
@@ -49,8 +51,8 @@ class Consuming:
         if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
             raise SettingsError("reconsume_times_max must be 0 or more")
         intervals = (self.offsets_every_s, self.rebalance_every_s, self.locks_every_s, self.loads_every_s)
-        if min(self.handler_s_max, *intervals) <= 0:
-            raise SettingsError("handler_s_max and the intervals must be positive")
+        if min(self.handler_s_max, self.callback_s_max, *intervals) <= 0:
+            raise SettingsError("handler_s_max, callback_s_max and the intervals must be positive")
         if self.drain_s_max < 0 or self.local_retry_s < 0:
             raise SettingsError("drain_s_max and local_retry_s must be 0 or more")
 

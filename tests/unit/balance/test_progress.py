@@ -117,3 +117,16 @@ def test_c12_a_full_process_holds_every_queue() -> None:
     reason = why_to_hold(one, load, limits, is_ordered=False)
     assert reason is not None
     assert "MiB wait in this process" in reason
+
+
+def test_a_queue_that_lost_its_end_forgets_what_was_pulled_of_it_and_keeps_the_rest() -> None:
+    load = Load()
+    progress: Progress[Piece] = Progress(0, load)
+    first, second, third, fourth = pieces(progress, 0, 1, 2, 3)
+    progress.finish(third)
+    assert progress.rewind(2) == [fourth]
+    assert (progress.safe_offset, progress.next_offset, progress.messages, load.messages) == (0, 2, 2, 2)
+    progress.finish(second)
+    assert progress.finish(fourth) == 0, "its end does not count any more"
+    assert progress.finish(first) == 2
+    assert (progress.messages, progress.size_bytes, load.size_bytes) == (0, 0, 0)
