@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from trimtab.client.session import Session
+from trimtab.client.turns import Turns
 from trimtab.errors import NoRouteError, QueryNotFoundError
 from trimtab.model import MessageQueue
 from trimtab.wire.codes import RequestCode
@@ -29,6 +30,7 @@ class QueueOffsets:
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
+        self._commits: Turns[MessageQueue] = Turns()
 
     async def of(self, queue: MessageQueue, where: Where) -> int:
         """The offset of a place."""
@@ -64,7 +66,10 @@ class QueueOffsets:
             return None
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Stores where the group stands."""
+        """Stores where the group stands. Commits of one queue wait for one another: a late one must not overtake."""
+        await self._commits.take(queue, lambda: self._commit(queue, offset))
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffset(
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from trimtab.balance.start import NOT_STORED, UNKNOWN, At, AtEnd, AtTime, StartRule, where_to_start
 from trimtab.client.session import Session
+from trimtab.client.turns import Turns
 from trimtab.errors import (
     IllegalOperationError,
     NoRouteError,
@@ -179,18 +180,23 @@ class FileOffsets:
                 )
         self.path = base / client_id / group / "offsets.json"
         self._last: bytes | None = None
+        self._turns: Turns[Path] = Turns()
 
     async def read(self, queue: MessageQueue) -> int:
         table = await asyncio.to_thread(self.load)
         return table.get(queue, NOT_STORED)
 
     async def write(self, queue: MessageQueue, offset: int) -> bool:
+        # One at a time: what is read, changed and written again must not be changed by another meanwhile.
+        return await self._turns.take(self.path, lambda: self._change(queue, offset))
+
+    async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
+        await self._turns.take(self.path, lambda: self._save(dict(offsets)))
+
+    async def _change(self, queue: MessageQueue, offset: int) -> bool:
         table = await asyncio.to_thread(self.load)
         table[queue] = offset
         return await self._save(table)
-
-    async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        await self._save(offsets)
 
     def load(self) -> dict[MessageQueue, int]:
         """What the file says; its backup if the file is not there or is damaged; else nothing."""
