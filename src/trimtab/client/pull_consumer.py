@@ -124,7 +124,9 @@ class PullConsumer:
         await self._close(all_is_done=kind is None)
 
     async def start(self) -> None:
-        """Begins; `async with` does it."""
+        """Begins; `async with` does it. A second call changes nothing; a consumer that was closed may be started again."""
+        if self._is_open:
+            return
         self._session = acquire_session(
             self._options, self._given_client_id, self._clock, self._chance, self._timeouts,
             consumer_group=self._wire_group,
@@ -153,11 +155,13 @@ class PullConsumer:
         if not self._is_open:
             return
         self._is_open = False
-        if self._membership is not None:
-            await self._membership.close()
-        if self._committing is not None:
-            self._committing.cancel()
-            await asyncio.gather(self._committing, return_exceptions=True)
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            await membership.close()
+        committing, self._committing = self._committing, None
+        if committing is not None:
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
         await self._reading.close(all_is_done=all_is_done)
         await release_session(self._session, consumer_group=self._wire_group)
 

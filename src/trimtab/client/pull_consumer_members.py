@@ -51,6 +51,7 @@ class Membership:
         self._machine = Rebalance(group, session.client_id, strategy, is_push=False)
         self._turn = asyncio.Lock()
         self._wanted = asyncio.Event()
+        self._rounds: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] | None = None
 
@@ -64,12 +65,19 @@ class Membership:
         """Looks at nothing any more; what is held is the taker's to give up."""
         if self._stop_listening is not None:
             self._stop_listening()
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.gather(self._loop_task, return_exceptions=True)
+        tasks = [*self._rounds, *([self._loop_task] if self._loop_task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def rebalance(self) -> None:
-        """One round over all topics."""
+        """One round over all topics. In a task of its own: who waits for it may lose patience, and the round is done all the same."""
+        task = asyncio.create_task(self._round())
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+        await asyncio.shield(task)
+
+    async def _round(self) -> None:
         async with self._turn:
             topics = tuple(self._taker.topics())
             for topic in topics:
