@@ -14,7 +14,7 @@ from trimtab import errors, testing
 HEAD = """# Reference
 
 Every public name, with its signature and its own words. This page is written by `tools/reference.py` from the code; a test fails when it is old. `trimtab.blocking` has the
-producer, the pull consumer and the admin without `await`.
+producer, both consumers and the admin without `await`.
 """
 
 

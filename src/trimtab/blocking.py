@@ -6,13 +6,16 @@
 `trimtab.client.blocking` tells how it works and how a client gets its face here.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trimtab.client import admin as _admin
 from trimtab.client import producer as _producer
 from trimtab.client import pull_consumer as _pull
+from trimtab.client import push as _push
 from trimtab.client.blocking import Face, shown, stop, told, waits
 from trimtab.client.pull_consumer_offsets import Where
 from trimtab.client.received import Received
@@ -22,7 +25,9 @@ from trimtab.model import MessageQueue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Admin", "Producer", "PullConsumer", "stop"]
+__all__ = ["Admin", "Producer", "PullConsumer", "PushConsumer", "stop"]
+
+CALLBACKS = ("on_assigned", "on_revoked", "on_lost")
 
 
 class Producer(Face[_producer.Producer]):
@@ -99,6 +104,55 @@ class Admin(Face[_admin.Admin]):
     replay_dead_letter = waits(_admin.Admin.replay_dead_letter)
     dead_letter_groups = waits(_admin.Admin.dead_letter_groups)
     read_anyway = waits(_admin.Admin.read_anyway)
+
+
+class PushConsumer(Face[_push.PushConsumer]):
+    """`trimtab.PushConsumer` without await. A plain handler and plain callbacks are called in threads, where they may wait and use
+    other blocking clients. `close` waits for handlers at work, so a handler that wants the end tells another thread.
+    """
+
+    made = _push.PushConsumer
+    group = shown(lambda client: str(client.group))
+    client_id = shown(lambda client: str(client.client_id))
+    mode = shown(lambda client: str(client.mode))
+    recorder = shown(lambda client: client.recorder)
+    subscribe = waits(_push.PushConsumer.subscribe)
+    unsubscribe = waits(_push.PushConsumer.unsubscribe)
+    pause = told(_push.PushConsumer.pause)
+    resume = told(_push.PushConsumer.resume)
+    holdings = told(_push.PushConsumer.holdings)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Takes what the asyncio client takes."""
+        threaded = {name: _in_thread(options[name]) for name in CALLBACKS if options.get(name) is not None}
+        super().__init__(*args, **options | threaded)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until somebody closes the consumer, or the time is over; whether it is closed."""
+
+        async def closed() -> bool:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self.client.wait()
+            except TimeoutError:
+                return False
+            return True
+
+        return self.run(closed())
+
+
+def _in_thread(
+    callback: Callable[[tuple[MessageQueue, ...]], Any],
+) -> Callable[[tuple[MessageQueue, ...]], Coroutine[Any, Any, None]]:
+    """A plain callback would hold up the loop of all clients, so it gets a thread; an async one is awaited in the loop."""
+
+    async def told_of(queues: tuple[MessageQueue, ...]) -> None:
+        if inspect.iscoroutinefunction(callback):
+            await callback(queues)
+        else:
+            await asyncio.to_thread(callback, queues)
+
+    return told_of
 
 
 class PullConsumer(Face[_pull.PullConsumer]):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from trimtab import Message, Receipt, blocking
+from trimtab import Message, MessageQueue, Receipt, Received, blocking
 from trimtab.errors import ClosedError, InvalidMessageError
 from trimtab.testing import Cluster
 
@@ -85,3 +85,63 @@ def test_a_program_that_forgets_to_close_ends_all_the_same() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "SEND_OK\n", "")
+
+
+def test_a_push_consumer_calls_its_handler_in_threads_and_waits_until_it_is_closed() -> None:
+    handlers: set[str] = set()
+    got: list[bytes] = []
+    told: list[str] = []
+    all_came = threading.Event()
+
+    with Cluster() as cluster, blocking.Producer("pg", nameserver=cluster.nameserver) as producer:
+
+        def handle(message: Received) -> None:
+            handlers.add(threading.current_thread().name)
+            if message.topic == "orders":
+                producer.send(Message("done", message.body))  # a handler may use blocking clients
+            got.append(message.body)
+            if len(got) == 20:
+                all_came.set()
+
+        def on_queues(queues: tuple[MessageQueue, ...]) -> None:
+            told.append(threading.current_thread().name)
+
+        producer.send_many([Message("orders", b"%d" % number) for number in range(10)])
+        with blocking.PushConsumer(
+            "g", subscribe={"orders": "*"}, handler=handle, nameserver=cluster.nameserver, start="first", on_assigned=on_queues
+        ) as consumer:  # fmt: skip
+            consumer.subscribe("done")
+            assert all_came.wait(60)
+            assert not consumer.wait(0.01)
+            assert {holding.queue.topic for holding in consumer.holdings()} >= {"orders", "done"}
+            consumer.pause()
+            consumer.resume()
+            assert (consumer.group, consumer.mode) == ("g", "leased")
+            assert consumer.client_id
+            closing = threading.Timer(0.05, consumer.close)
+            closing.start()
+            assert consumer.wait(60)
+            closing.join()
+    assert sorted(got, key=int) == sorted([b"%d" % number for number in range(10)] * 2, key=int)
+    assert "trimtab-blocking" not in handlers
+    assert told
+    assert "trimtab-blocking" not in told
+
+
+def test_a_blocking_push_consumer_starts_again_after_its_end() -> None:
+    got: list[bytes] = []
+    one_more = threading.Semaphore(0)
+
+    def handle(message: Received) -> None:
+        got.append(message.body)
+        one_more.release()
+
+    with Cluster() as cluster, blocking.Producer("pg", nameserver=cluster.nameserver) as producer:
+        consumer = blocking.PushConsumer(
+            "g", subscribe={"orders": "*"}, handler=handle, nameserver=cluster.nameserver, start="first"
+        )
+        for body in (b"a", b"b"):
+            producer.send(Message("orders", body))
+            with consumer:
+                assert one_more.acquire(timeout=60)
+    assert got == [b"a", b"b"]
