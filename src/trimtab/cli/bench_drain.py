@@ -60,10 +60,9 @@ def drain(
     if as_json:
         click.echo(msgspec.json.encode(report).decode())
         return
-    wasted = (
-        "" if report.pulls is None else f", {report.pulls:,} pulls, {report.wasted_pulls} of them for nothing"
-    )
+    wasted = f", {report.pulls:,} pulls, {report.wasted_pulls} of them for nothing"
+    missed = f"; {report.missed:,} were deleted meanwhile" if report.missed else ""
     click.echo(
         f"{report.messages:,} messages in {report.seconds:.2f} s: {report.messages_per_second:,.0f}/s"
-        f" by {report.api}{wasted}"
+        f" by {report.api}{wasted}{missed}"
     )

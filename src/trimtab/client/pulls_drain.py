@@ -2,16 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from trimtab.balance.pipeline import Tally
 from trimtab.client.pull_consumer import PullConsumer
 from trimtab.client.push import PushConsumer
 from trimtab.client.ranges import read_columns
 from trimtab.client.received import Received
-from trimtab.errors import SettingsError
+from trimtab.errors import RangeGoneError, SettingsError
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
 
@@ -19,6 +21,7 @@ Api: TypeAlias = Literal["push", "pull", "columns"]
 Progress: TypeAlias = Callable[[int], None]
 
 COLUMNS = ("queue_offset", "body")
+LOOK_EVERY_S = 0.2
 
 
 class DrainLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +49,10 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     messages_per_second: float
     cpu_seconds: float
-    pulls: int | None = None
-    wasted_pulls: int | None = None
+    pulls: int = 0
+    wasted_pulls: int = 0
+    missed: int = 0
+    """Messages that were there at the begin and never came, because retention took them meanwhile."""
 
 
 class _Count:
@@ -85,17 +90,17 @@ async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> Dra
     async with reader:
         ranges = await _ranges(reader, load)
         count = _Count(sum(map(len, ranges.values())), progress)
-        pulls: tuple[int, int] | None = None
+        tally = Tally()
         cpu_before = _cpu_s()
         begin = asyncio.get_running_loop().time()
         if count.total and load.api == "pull":
-            pulls = await _by_pull(reader, ranges, count)
+            await _by_pull(reader, ranges, count, tally)
         elif count.total and load.api == "columns":
-            await _by_columns(reader, load, ranges, count)
+            await _by_columns(reader, load, ranges, count, tally)
         seconds = asyncio.get_running_loop().time() - begin
     if count.total and load.api == "push":
         # The reader is gone: as a member of the group it would have a share of the queues.
-        seconds = await _by_push(load, count)
+        seconds = await _by_push(load, ranges, count, tally)
     return DrainReport(
         api=load.api,
         topic=load.topic,
@@ -105,8 +110,9 @@ async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> Dra
         seconds=seconds,
         messages_per_second=count.messages / seconds if seconds else 0.0,
         cpu_seconds=_cpu_s() - cpu_before,
-        pulls=None if pulls is None else pulls[0],
-        wasted_pulls=None if pulls is None else pulls[1],
+        pulls=tally.sent,
+        wasted_pulls=tally.wasted,
+        missed=max(0, count.total - count.messages),
     )
 
 
@@ -128,34 +134,50 @@ async def _ranges(consumer: PullConsumer, load: DrainLoad) -> dict[MessageQueue,
 
 
 async def _by_pull(
-    consumer: PullConsumer, ranges: dict[MessageQueue, range], count: _Count
-) -> tuple[int, int]:
+    consumer: PullConsumer, ranges: dict[MessageQueue, range], count: _Count, tally: Tally
+) -> None:
     filled = [queue for queue, offsets in ranges.items() if offsets]
     await consumer.assign(filled)
     for queue in filled:
         await consumer.seek(queue, ranges[queue].start)
     while not count.is_enough.is_set():
-        batch = await consumer.poll()
+        batch = await consumer.poll(LOOK_EVERY_S)
         count.add(len(batch), sum([len(message.body) for message in batch]))
-    tallies = consumer.tallies()
-    return sum(tally.sent for tally in tallies), sum(tally.wasted for tally in tallies)
+        if not batch and all(consumer.position(queue) >= ranges[queue].stop for queue in filled):
+            break  # what did not come is not there any more
+    _add_up(consumer.tallies(), tally)
+
+
+def _add_up(tallies: Iterable[Tally], total: Tally) -> None:
+    for one in tallies:
+        total.sent += one.sent
+        total.wasted += one.wasted
 
 
 async def _by_columns(
-    consumer: PullConsumer, load: DrainLoad, ranges: dict[MessageQueue, range], count: _Count
+    consumer: PullConsumer, load: DrainLoad, ranges: dict[MessageQueue, range], count: _Count, tally: Tally
 ) -> None:
     import pyarrow.compute as pc  # noqa: PLC0415 - an extra
 
     async def one(queue: MessageQueue, offsets: range) -> None:
+        start: int | None = offsets.start
+        while start is not None:
+            start = await read(queue, start, offsets.stop)
+
+    async def read(queue: MessageQueue, start: int, stop: int) -> int | None:
+        """None at the end; where to go on, if retention was faster."""
+        try:
+            await add_all(queue, start, stop)
+        except RangeGoneError as gone:
+            if gone.min_offset <= gone.asked:
+                raise
+            return gone.min_offset if gone.min_offset < stop else None
+        return None
+
+    async def add_all(queue: MessageQueue, start: int, stop: int) -> None:
         async for batch in read_columns(
-            consumer.session,
-            load.group,
-            queue,
-            offsets.start,
-            offsets.stop,
-            columns=COLUMNS,
-            pulling=load.pulling,
-        ):
+            consumer.session, load.group, queue, start, stop, columns=COLUMNS, pulling=load.pulling, tally=tally
+        ):  # fmt: skip
             bodies: Any = batch.column(1)
             count.add(batch.num_rows, pc.sum(pc.binary_length(bodies)).as_py() or 0)
 
@@ -164,7 +186,7 @@ async def _by_columns(
         await consumer.commit({queue: offsets.stop for queue, offsets in ranges.items()})
 
 
-async def _by_push(load: DrainLoad, count: _Count) -> float:
+async def _by_push(load: DrainLoad, ranges: dict[MessageQueue, range], count: _Count, tally: Tally) -> float:
     """The seconds from the first message on; a member's first round is not draining."""
     loop = asyncio.get_running_loop()
     first_at = 0.0
@@ -188,6 +210,17 @@ async def _by_push(load: DrainLoad, count: _Count) -> float:
         nameserver=load.nameserver,
         start="first",
         pulling=load.pulling,
-    ):
-        await count.is_enough.wait()
-        return loop.time() - first_at
+    ) as consumer:
+        while not count.is_enough.is_set() and not _is_past(consumer, ranges):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await count.is_enough.wait()
+        seconds = loop.time() - first_at if first_at else 0.0
+        _add_up(consumer.tallies(), tally)
+    return seconds
+
+
+def _is_past(consumer: PushConsumer, ranges: dict[MessageQueue, range]) -> bool:
+    """Whether all that was there is handled or gone."""
+    offsets = {holding.queue: holding.offset for holding in consumer.holdings()}
+    return all(offsets.get(queue, 0) >= wanted.stop for queue, wanted in ranges.items())

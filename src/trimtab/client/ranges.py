@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from trimtab.balance.pipeline import Tally
 from trimtab.client.pulls import OffsetMoved, Pulled, QueuePulls, Riding, Room, Wanted
 from trimtab.client.session import Session
 from trimtab.errors import RangeGoneError, RangeUnreachableError, TrimtabError
@@ -44,10 +45,11 @@ async def read_range(
     *,
     pulling: Pulling | None = None,
     stall_s_max: float = STALL_S_MAX,
+    tally: Tally | None = None,
 ) -> AsyncGenerator[Pulled, None]:
     """The answers that cover [start, end), in order; the last ones may reach beyond `end` where a filter passes over messages.
 
-    `stall_s_max`: how long nothing may come before it is given up.
+    `stall_s_max`: how long nothing may come before it is given up. `tally`: where pulls are counted at the end.
     """
     reader = _RangeReader(session, group, queue, start, end, wanted, pulling or Pulling(), stall_s_max)
     try:
@@ -55,6 +57,9 @@ async def read_range(
             yield pulled
             pulled.release()
     finally:
+        if tally is not None:
+            tally.sent += reader.tally.sent
+            tally.wasted += reader.tally.wasted
         reader.close()
 
 
@@ -70,6 +75,7 @@ async def read_columns(
     batch_messages: int = BATCH_MESSAGES,
     pulling: Pulling | None = None,
     stall_s_max: float = STALL_S_MAX,
+    tally: Tally | None = None,
 ) -> "AsyncGenerator[pa.RecordBatch, None]":
     """The messages in [start, end) as record batches of at least `batch_messages` rows, but for the last.
 
@@ -81,7 +87,9 @@ async def read_columns(
     offsets = range(start, end)
     bodies: list[bytes] = []
     gathered = 0
-    pulls = read_range(session, group, queue, start, end, wanted, pulling=pulling, stall_s_max=stall_s_max)
+    pulls = read_range(
+        session, group, queue, start, end, wanted, pulling=pulling, stall_s_max=stall_s_max, tally=tally
+    )
     async with aclosing(pulls):
         async for pulled in pulls:
             if pulled.body:
@@ -139,6 +147,10 @@ class _RangeReader:
         pulled = self._arrived.popleft()
         self._reached = pulled.next_offset
         return pulled
+
+    @property
+    def tally(self) -> Tally:
+        return self._pulls.tally
 
     def close(self) -> None:
         self._pulls.drop()

@@ -6,6 +6,7 @@ the members' own callbacks.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +22,8 @@ from trimtab.client.received import Received
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.model import Message, MessageQueue
+
+_log = logging.getLogger(__name__)
 
 SETTLE_S_MAX = 90.0
 QUIET_S = 2.0
@@ -147,6 +150,11 @@ class _Group:
         await consumer.close()
         return name
 
+    async def close(self) -> None:
+        members, self.members = self.members, []
+        for _, consumer in members:
+            await consumer.close()
+
     async def _handle(self, message: Received) -> None:
         self.got[message.body] += 1
         await asyncio.sleep(self.load.handler_ms / 1000)
@@ -202,12 +210,21 @@ class Sending:
 async def run_rebalance_load(
     load: RebalanceLoad, *, clock: Clock | None = None, told: Callable[[str], None] = lambda _: None
 ) -> RebalanceReport:
-    """All of it, from the topic's creation to the last message."""
+    """All of it, from the topic's creation to the last message. Topic and group are gone afterwards."""
     clock = clock or SystemClock()
     async with Admin(nameserver=load.nameserver) as admin:
         await admin.create_topic(load.topic, queues=load.queues)
-        group, sending = _Group(load, clock), Sending()
-        group.queue_count = len((await admin.topic_queues(load.topic)).queues)
+        group = _Group(load, clock)
+        try:
+            group.queue_count = len((await admin.topic_queues(load.topic)).queues)
+            return await _changes_under_load(group, told)
+        finally:
+            await group.close()
+            await _tidy_up(admin, load)
+
+
+async def _changes_under_load(group: _Group, told: Callable[[str], None]) -> RebalanceReport:
+    load, clock, sending = group.load, group.clock, Sending()
     for _ in range(load.members):
         await group.join()
     await group.converged_ms()
@@ -223,8 +240,7 @@ async def run_rebalance_load(
     queues = tuple(group.ledger.holders())
     moves = group.ledger.moved - former_moves
     group.ledger.end()
-    for _, member in group.members:
-        await member.close()
+    await group.close()
     times = group.ledger.times
     return RebalanceReport(
         sent=sending.sent,
@@ -239,6 +255,15 @@ async def run_rebalance_load(
         send_errors=sending.errors,
         mode=load.mode,
     )
+
+
+async def _tidy_up(admin: Admin, load: RebalanceLoad) -> None:
+    """A bench leaves nothing behind; what cannot be removed is told, and the figures count all the same."""
+    for name, remove in ((load.topic, admin.delete_topic), (load.group, admin.delete_group)):
+        try:
+            await remove(name)
+        except TrimtabError as error:
+            _log.warning("%s of the bench is left behind: %s", name, error)
 
 
 @asynccontextmanager

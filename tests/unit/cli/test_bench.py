@@ -114,3 +114,6 @@ def test_bench_rebalance_counts_what_changes_cost() -> None:
         names = {"sent", "delivered_twice", "lost", "double_held_s", "unheld_s", "moved", "converge_ms_max"}
         assert names <= set(told)
         assert (told["lost"], told["delivered_twice"], told["double_held_s"]) == (0, 0, 0.0)
+        with blocking.Admin(nameserver=cluster.nameserver) as admin:
+            left = [*admin.topics().names, *admin.groups().names]
+        assert not [name for name in left if "trimtab-rebalance" in name], "topic and group are gone"
