@@ -121,6 +121,7 @@ class PushConsumer(Face[_push.PushConsumer]):
     pause = told(_push.PushConsumer.pause)
     resume = told(_push.PushConsumer.resume)
     holdings = told(_push.PushConsumer.holdings)
+    tallies = told(_push.PushConsumer.tallies)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Takes what the asyncio client takes."""

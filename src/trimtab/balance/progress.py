@@ -6,7 +6,7 @@ start there after any accident without missing one (promise G8).
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -15,14 +15,30 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """How much may wait before pulling stops. The first three are RocketMQ's, for each queue; the others are ours."""
+    """How much may wait before pulling stops. Those of a process are ours, the others RocketMQ's."""
 
     queue_messages_max: int = 1_000
     queue_bytes_max: int = 100 * MIB
     queue_span_max: int = 2_000
     """How far the highest offset may be ahead of the lowest unfinished one. Not for ordered consumption."""
+    topic_messages_max: int | None = None
+    """For all queues of a topic that a member holds together: each gets an equal part, instead of `queue_messages_max`."""
+    topic_bytes_max: int | None = None
+    """The same, instead of `queue_bytes_max`."""
     process_messages_max: int = 100_000
     process_bytes_max: int = 512 * MIB
+
+
+def limits_of_queue(limits: FlowLimits, topic_queues: int) -> FlowLimits:
+    """What counts for one of so many queues of a topic."""
+    if limits.topic_messages_max is None and limits.topic_bytes_max is None:
+        return limits
+    messages_max, bytes_max = limits.queue_messages_max, limits.queue_bytes_max
+    if limits.topic_messages_max is not None:
+        messages_max = max(1, limits.topic_messages_max // max(1, topic_queues))
+    if limits.topic_bytes_max is not None:
+        bytes_max = max(MIB, limits.topic_bytes_max // max(1, topic_queues))
+    return replace(limits, queue_messages_max=messages_max, queue_bytes_max=bytes_max)
 
 
 class Piece:

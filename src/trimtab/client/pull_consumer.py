@@ -26,11 +26,13 @@ from trimtab.balance.start import From, StartRule
 from trimtab.balance.strategies import Strategy, by_name
 from trimtab.client.checks import check_group
 from trimtab.client.namespaces import with_namespace
+from trimtab.client.pull_consumer_answers import Answers, properties_of
 from trimtab.client.pull_consumer_members import Membership
 from trimtab.client.pull_consumer_offsets import Where
 from trimtab.client.pull_consumer_reading import Reading
 from trimtab.client.pull_consumer_shelf import Shelved
 from trimtab.client.pulls import Wanted
+from trimtab.client.push_requests import BrokerRequests
 from trimtab.client.ranges import read_columns
 from trimtab.client.received import Received
 from trimtab.client.sessions import acquire_session, connection_options, release_session
@@ -103,6 +105,7 @@ class PullConsumer:
         self._membership: Membership | None = None
         self._session: Session
         self._reading: Reading
+        self._requests: BrokerRequests
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -136,6 +139,8 @@ class PullConsumer:
             commits=self._auto_commit_s is not None,
         )  # fmt: skip
         self._session.roles.consumers[self._wire_group] = self._describe
+        self._requests = BrokerRequests(self._session, self._answers(), None)
+        self._requests.listen()
         self._is_open = True
         await self._session.start()
         if self._auto_commit_s is not None:
@@ -155,6 +160,7 @@ class PullConsumer:
         if not self._is_open:
             return
         self._is_open = False
+        await self._requests.close()
         membership, self._membership = self._membership, None
         if membership is not None:
             await membership.close()
@@ -164,6 +170,20 @@ class PullConsumer:
             await asyncio.gather(committing, return_exceptions=True)
         await self._reading.close(all_is_done=all_is_done)
         await release_session(self._session, consumer_group=self._wire_group)
+
+    def _answers(self) -> Answers:
+        properties = properties_of(
+            nameserver=self._options.nameserver, group=self.group, rule=self._start_rule, strategy=self._strategy.name,
+            started_wall_ms=self._clock.wall_ms(),
+        )  # fmt: skip
+        return Answers(
+            self._session, self._reading, group=self._wire_group, properties=properties,
+            subscriptions=lambda: self._subscriptions.all, rebalance_soon=self._rebalance_soon,
+        )  # fmt: skip
+
+    def _rebalance_soon(self) -> None:
+        if self._membership is not None:
+            self._membership.soon()
 
     def _describe(self) -> ConsumerData:
         return ConsumerData(
@@ -215,7 +235,7 @@ class PullConsumer:
         for topic in set(self._subscriptions.topics) - topics:
             self._subscriptions.remove(topic)
         for queue in [queue for queue in self._reading.shelf.queues if queue not in wanted]:
-            await self._reading.give_up(queue)
+            await self._reading.lay_aside(queue)
         await self._session.send_heartbeats()
         new = [queue for queue in wanted if queue not in self._reading.shelf.queues]
         offsets = await asyncio.gather(*map(self._reading.start_of, new))
@@ -329,10 +349,7 @@ class PullConsumer:
         """Reads a queue from another place on: an offset, "begin", "end" or a time. Gives the offset."""
         shelved = self._held(queue)
         offset = await self._reading.offsets.of(shelved.queue, where)
-        self._reading.shelf.forget(shelved)
-        shelved.handed = shelved.done = offset
-        if shelved.pulls is not None:
-            shelved.pulls.seek(offset)
+        self._reading.go_to(shelved, offset)
         return offset
 
     def position(self, queue: MessageQueue) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from trimtab.balance.rebalance import REBALANCE_EVERY_MS, Rebalance
@@ -11,11 +11,9 @@ from trimtab.balance.strategies import Strategy
 from trimtab.client.routes import MASTER
 from trimtab.client.session import Session
 from trimtab.errors import TrimtabError
-from trimtab.io.connection import PeerConnection
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import ConsumerIdList
 from trimtab.wire.codes import RequestCode
-from trimtab.wire.commands import Command
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.headers.consume import GroupOnly
 
@@ -53,18 +51,14 @@ class Membership:
         self._wanted = asyncio.Event()
         self._rounds: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
-        self._stop_listening: Callable[[], None] | None = None
 
     async def start(self) -> None:
         """Takes a share at once, and keeps it right from then on."""
-        self._stop_listening = self._session.listen(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._noticed)
         await self.rebalance()
         self._loop_task = asyncio.create_task(self._keep_balanced())
 
     async def close(self) -> None:
         """Looks at nothing any more; what is held is the taker's to give up."""
-        if self._stop_listening is not None:
-            self._stop_listening()
         tasks = [*self._rounds, *([self._loop_task] if self._loop_task is not None else [])]
         for task in tasks:
             task.cancel()
@@ -85,11 +79,9 @@ class Membership:
                 await self._do(self._machine.on_view(topic, queues, members, self._now_ms()))
             await self._do(self._machine.on_subscriptions(topics, self._now_ms()))
 
-    def _noticed(self, _connection: PeerConnection, command: Command) -> bool:
-        # Java rebalances all groups of a process for any notice; ours is enough for us.
-        if command.ext.get("consumerGroup") == self._group:
-            self._wanted.set()
-        return False
+    def soon(self) -> None:
+        """Somebody joined or left: a round begins when the present one is over."""
+        self._wanted.set()
 
     async def _keep_balanced(self) -> None:
         while True:

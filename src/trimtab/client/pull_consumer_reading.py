@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from trimtab.balance.start import At, AtTime, StartRule, where_to_start
+from trimtab.balance.start import NOT_STORED, At, AtTime, StartRule, stored_for_pull, where_to_start
 from trimtab.client.pull_consumer_offsets import QueueOffsets, Where
 from trimtab.client.pull_consumer_shelf import Shelf, Shelved
 from trimtab.client.pulls import OffsetMoved, Pulled, QueuePulls, Riding, Room, Wanted
@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 QUEUE_SHARE = 4
 """One queue may keep this part of all that waits to be handed out."""
+REMEMBERED_QUEUES_MAX = 20_000
 
 
 class Reading:
@@ -48,6 +49,8 @@ class Reading:
         """Set when there is something to look at: messages, a failure, the end."""
         self.failure: TrimtabError | None = None
         self._is_open = True
+        self._remembered: dict[MessageQueue, int] = {}
+        """How far queues had come that were laid aside."""
 
     async def close(self, *, all_is_done: bool) -> None:
         """Reads nothing any more; commits what is done."""
@@ -66,9 +69,11 @@ class Reading:
         return self._subscriptions.topics
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Where a queue is read from: where the group stands, else as `start` says."""
-        committed = await self.offsets.committed(queue)
-        start = where_to_start(self._start_rule, queue.topic, -1 if committed is None else committed)
+        """Where a queue is read from: where we left it ourselves, or where the group stands, else as `start` says."""
+        remembered = self._remembered.pop(queue, None)
+        committed = await self.offsets.committed(queue) if remembered is None else None
+        stored = stored_for_pull(remembered, NOT_STORED if committed is None else committed)
+        start = where_to_start(self._start_rule, queue.topic, stored)
         if isinstance(start, At):
             return start.offset
         where: Where = "end"
@@ -87,6 +92,17 @@ class Reading:
         )  # fmt: skip
         shelved.pulls.start()
 
+    async def lay_aside(self, queue: MessageQueue) -> None:
+        """Reads a queue no longer, because the user says so. Nobody else gets it by that: what was done is remembered, as in Java."""
+        shelved = self.shelf.queues.get(queue)
+        if shelved is not None:
+            await self.give_up(queue)
+            done = shelved.done if self._commits else shelved.committed
+            if done is not None:
+                self._remembered[queue] = done
+                if len(self._remembered) > REMEMBERED_QUEUES_MAX:
+                    del self._remembered[next(iter(self._remembered))]
+
     async def give_up(self, queue: MessageQueue) -> None:
         """Reads a queue no longer, and leaves its offset to whoever does."""
         shelved = self.shelf.queues.pop(queue, None)
@@ -94,6 +110,13 @@ class Reading:
             self._drop(shelved)
             if self._commits:
                 await self.commit_quietly({shelved: shelved.done})
+
+    def go_to(self, shelved: Shelved, offset: int) -> None:
+        """Reads from here on; what was pulled and not handed out is let go."""
+        self.shelf.forget(shelved)
+        shelved.handed = shelved.done = offset
+        if shelved.pulls is not None:
+            shelved.pulls.seek(offset)
 
     def changed(self, topic: str) -> None:
         """The share of a topic changed."""

@@ -20,6 +20,7 @@ from typing import Any, Self
 from trimtab.balance.identity import client_id_of
 from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.leased_effects import Happened
+from trimtab.balance.pipeline import Tally
 from trimtab.balance.rebalance import Rebalance
 from trimtab.balance.recorder import Kind, Recorder
 from trimtab.balance.strategies import Planner, Strategy
@@ -467,6 +468,11 @@ class PushConsumer:
                     )
                 )
         return tuple(held_now)
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """Pulls sent and wasted, for each queue that is held."""
+        self._must_be_open()
+        return tuple(held.pulls.tally for held in self._engine.held.values() if held.pulls is not None)
 
     def _must_be_open(self) -> None:
         if not self._is_open:

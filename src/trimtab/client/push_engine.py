@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trimtab.balance.ordered import QueueLock
-from trimtab.balance.progress import Load, why_to_hold
+from trimtab.balance.progress import FlowLimits, Load, limits_of_queue, why_to_hold
 from trimtab.balance.rebalance import Rebalance
 from trimtab.balance.rebalance_effects import Changed, Drop, Release, Why
 from trimtab.balance.start import StartRule
@@ -287,7 +287,8 @@ class Engine:
         pulls = held.pulls
         if pulls is None or held.is_leaving:
             return
-        why = why_to_hold(held.progress, self.load, self._consuming.limits, is_ordered=self.is_ordered)
+        limits = self._limits_of(held.queue.topic)
+        why = why_to_hold(held.progress, self.load, limits, is_ordered=self.is_ordered)
         if why is not None:
             if held.why_held_back is None:
                 pulls.stop()
@@ -296,6 +297,12 @@ class Engine:
         elif self._held_back.pop(held.queue, None) is not None and not self.is_paused:
             pulls.go()
         held.why_held_back = why
+
+    def _limits_of(self, topic: str) -> FlowLimits:
+        limits = self._consuming.limits
+        if limits.topic_messages_max is None and limits.topic_bytes_max is None:
+            return limits  # the usual case, and many queues need not be counted for it
+        return limits_of_queue(limits, sum(queue.topic == topic for queue in self.held))
 
     # --- chores -----------------------------------------------------------------------------------------------
 

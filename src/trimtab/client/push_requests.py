@@ -1,4 +1,4 @@
-"""What brokers ask of a push consumer: look at the group again, set offsets, tell how you are, handle this message now."""
+"""What brokers ask of a consumer: look at the group again, set offsets, tell how you are, handle this message now."""
 
 import asyncio
 import logging
@@ -59,7 +59,8 @@ class Asked(Protocol):
 class BrokerRequests:
     """Listens to a session's brokers for one consumer."""
 
-    def __init__(self, session: Session, asked: Asked, call: Call) -> None:
+    def __init__(self, session: Session, asked: Asked, call: Call | None) -> None:
+        """Without `call` there is no handler, and nothing can be handled directly."""
         self._session = session
         self._asked = asked
         self._call = call
@@ -73,8 +74,9 @@ class BrokerRequests:
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
+        if self._call is not None:
+            takers[RequestCode.CONSUME_MESSAGE_DIRECTLY] = self._consume_directly
         self._ends = [self._session.listen(code, _guarded(taker)) for code, taker in takers.items()]
 
     async def close(self) -> None:
@@ -123,12 +125,14 @@ class BrokerRequests:
 
     def _consume_directly(self, connection: PeerConnection, command: Command) -> bool:
         header = decode_ext(ConsumeMessageDirectly, command.ext)
-        if header.consumer_group != self._asked.group_on_wire:
+        if header.consumer_group != self._asked.group_on_wire or self._call is None:
             return False
-        self._do(self._handle_now(connection, command, header.broker_name or ""))
+        self._do(self._handle_now(self._call, connection, command, header.broker_name or ""))
         return True
 
-    async def _handle_now(self, connection: PeerConnection, command: Command, broker_name: str) -> None:
+    async def _handle_now(
+        self, call: Call, connection: PeerConnection, command: Command, broker_name: str
+    ) -> None:
         clock = self._session.clock
         began_ms = clock.monotonic_ms()
         result, remark = ConsumeResult.CR_SUCCESS, None
@@ -136,7 +140,7 @@ class BrokerRequests:
             (stored,) = decode_messages(command.body)
             queue = MessageQueue(stored.topic, broker_name, stored.queue_id)
             async with asyncio.timeout(DIRECTLY_S_MAX):
-                await self._call([Received(queue, stored)])
+                await call([Received(queue, stored)])
         except ConsumeLater:
             result = ConsumeResult.CR_LATER
         except Exception as error:  # noqa: BLE001 - whatever the handler raises is the answer

@@ -90,6 +90,7 @@ def properties_of(
         "consumeThreadMax": str(consuming.concurrency),
         "consumeMessageBatchMaxSize": str(batch_messages_max),
         "pullThresholdForQueue": str(limits.queue_messages_max),
+        "pullThresholdForTopic": str(-1 if limits.topic_messages_max is None else limits.topic_messages_max),
         "consumeConcurrentlyMaxSpan": str(limits.queue_span_max),
         "pause": str(is_paused).lower(),
         "client": "trimtab",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.balance.progress import MIB, FlowLimits, Load, Piece, Progress, why_to_hold
+from trimtab.balance.progress import MIB, FlowLimits, Load, Piece, Progress, limits_of_queue, why_to_hold
 
 
 def pieces(progress: Progress[Piece], *offsets: int, size_bytes: int = 10) -> list[Piece]:
@@ -130,3 +130,12 @@ def test_a_queue_that_lost_its_end_forgets_what_was_pulled_of_it_and_keeps_the_r
     assert progress.finish(fourth) == 0, "its end does not count any more"
     assert progress.finish(first) == 2
     assert (progress.messages, progress.size_bytes, load.size_bytes) == (0, 0, 0)
+
+
+def test_a_limit_for_a_topic_is_shared_by_its_queues_and_stands_above_that_of_a_queue() -> None:
+    limits = FlowLimits(topic_messages_max=100, topic_bytes_max=40 * MIB)
+    assert limits_of_queue(limits, 8).queue_messages_max == 12
+    assert limits_of_queue(limits, 8).queue_bytes_max == 5 * MIB
+    assert limits_of_queue(limits, 1_000).queue_messages_max == 1, "never so little that nothing goes on"
+    assert limits_of_queue(limits, 1_000).queue_bytes_max == MIB
+    assert limits_of_queue(FlowLimits(), 8) == FlowLimits()

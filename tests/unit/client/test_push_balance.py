@@ -28,6 +28,7 @@ from trimtab.client.producer import Producer
 from trimtab.client.push_settings import Consuming
 from trimtab.client.received import Received
 from trimtab.model import Message, MessageQueue
+from trimtab.settings import Pulling
 from trimtab.testing import DROP, AsyncCluster
 from trimtab.wire.bodies import ConsumerIdList, SubscriptionGroupConfig
 from trimtab.wire.codes import RequestCode, ResponseCode
@@ -317,6 +318,31 @@ def test_c12_flow_control_stops_pulls_of_a_queue_and_of_the_process() -> None:
             waiting = [holding.waiting_messages for holding in one.holdings()]
             # What was on its way when the limit was reached still comes: at most the depth of the pipeline.
             assert sum(waiting) <= 120 + 4 * 4 * 50
+            gate.set()
+            await eventually(lambda: seen == 2_000, "all came")
+
+    play(scenario)
+
+
+def test_c12_a_limit_for_a_topic_is_shared_by_its_queues() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(2_000))
+        gate, seen = asyncio.Event(), 0
+
+        async def handle(message: Received) -> None:
+            nonlocal seen
+            await gate.wait()
+            seen += 1
+
+        limits = FlowLimits(topic_messages_max=80)
+        consuming = Consuming(limits=limits, rebalance_every_s=NEVER_S, concurrency=4)
+        pulling = Pulling(depth_max=1, pull_messages_max=5)
+        async with consumer(cluster, handle, consuming=consuming, pulling=pulling) as one:
+            await eventually(lambda: len(one._engine._held_back) == 4, "all queues are held back")
+            waiting = {holding.queue: holding.waiting_messages for holding in one.holdings()}
+            assert all(
+                messages in range(21, 26) for queue, messages in waiting.items() if queue.topic == TOPIC
+            )
             gate.set()
             await eventually(lambda: seen == 2_000, "all came")
 

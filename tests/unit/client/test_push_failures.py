@@ -17,6 +17,8 @@ from tests.unit.client.pushing import (
     set_offset,
     stored_offset,
 )
+from trimtab.broker.settings import BrokerSettings
+from trimtab.client.admin import Admin
 from trimtab.client.producer import Producer
 from trimtab.client.push_outcomes import ConsumeLater, level_of
 from trimtab.client.push_settings import Consuming
@@ -379,6 +381,34 @@ def test_a_group_that_the_broker_does_not_know_is_told_in_the_log_and_goes_on_wh
 
     with caplog.at_level(logging.WARNING):
         play(scenario)
+
+
+@pytest.mark.parametrize("mode", ["classic", "leased"])
+@pytest.mark.parametrize("brokers_make_groups", [False, True])
+def test_a_group_that_is_deleted_while_it_consumes_misses_nothing(
+    mode: str, brokers_make_groups: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its offsets and its retry topic, by the request that `group delete` sends."""
+
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(20))
+        inbox = Inbox()
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            await admin.create_group("g")
+            consuming = Consuming(rebalance_every_s=0.5, offsets_every_s=0.1)
+            async with consumer(cluster, inbox, mode=mode, consuming=consuming):
+                await eventually(lambda: len(inbox.messages) == 20, "all came")
+                await admin.delete_group("g")
+                await send(cluster, numbered(20, start=20))
+                if not brokers_make_groups:
+                    await eventually(lambda: "create the group" in caplog.text, "the line")
+                    await admin.create_group("g")
+                await eventually(lambda: len(set(inbox.bodies)) == 40, "the new ones came")
+            queues = [MessageQueue(TOPIC, "broker-a", number) for number in range(4)]
+            assert sum([await stored_offset(cluster, queue) for queue in queues]) == 40
+
+    with caplog.at_level(logging.WARNING):
+        play(scenario, settings=BrokerSettings(auto_create_groups=brokers_make_groups))
 
 
 def test_members_that_want_different_things_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
