@@ -15,7 +15,7 @@ from functools import cache
 import uvloop
 
 from bench.load import Load, sends_per_second
-from bench.report import Row
+from bench.report import Row, verdict
 from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
 
@@ -32,6 +32,9 @@ OURS: dict[str, list[str]] = {
     "push, one message": ["--api", "push"],
 }
 JAVA = {"Java push, lists of 32": 32, "Java push, one message": 1}
+GOALS = {"columns": 2.5, "push, lists of 32": 2.0, "push, one message": 1.0}
+"""How many times the Java push consumer's rate, at least."""
+WASTED_PERCENT_MAX = 5.0
 
 
 @cache
@@ -79,7 +82,7 @@ def _rows(version: str, cluster: ApacheCluster) -> list[Row]:
     names = (*OURS, *JAVA)
     rates: dict[str, list[float]] = {name: [] for name in names}
     by_cpu: dict[str, list[float]] = {name: [] for name in names}
-    pulls = wasted = 0.0
+    pulls: dict[str, list[float]] = {name: [0, 0] for name in OURS}
     for _ in range(ROUNDS):
         for name, batch in JAVA.items():
             rate, cpu_rate = java_drain(version, cluster.nameserver, topic, messages, batch)
@@ -91,18 +94,32 @@ def _rows(version: str, cluster: ApacheCluster) -> list[Row]:
                 raise RuntimeError(f"{name} drained {report['messages']} of {messages} messages")
             rates[name].append(report["messages_per_second"])
             by_cpu[name].append(report["messages"] / report["cpu_seconds"])
-            pulls += report["pulls"] or 0
-            wasted += report["wasted_pulls"] or 0
+            pulls[name][0] += report["pulls"]
+            pulls[name][1] += report["wasted_pulls"]
     return [
-        *_beside(f"{version}: ", rates),
-        *_beside(f"{version}, per CPU second: ", by_cpu),
-        Row(f"{version}: pulls wasted of 1,000", 1_000 * wasted / pulls, None, f"{pulls:,.0f} pulls"),
+        *_beside(f"{version}: ", rates, GOALS),
+        *_beside(f"{version}, per CPU second: ", by_cpu, {}),
+        *(_wasted(version, name, *counted) for name, counted in pulls.items()),
     ]
 
 
-def _beside(what: str, rates: dict[str, list[float]]) -> list[Row]:
+def _wasted(version: str, name: str, sent: float, wasted: float) -> Row:
+    percent = 100 * wasted / sent if sent else 0.0
+    note = f"{wasted:,.0f} of {sent:,.0f}; goal < {WASTED_PERCENT_MAX:g}: {verdict(percent < WASTED_PERCENT_MAX)}"
+    return Row(f"{version}: pulls wasted, percent: {name}", percent, None, note)
+
+
+def _beside(what: str, rates: dict[str, list[float]], goals: dict[str, float]) -> list[Row]:
     """Ours beside the better of Java's two ways."""
     medians = {name: statistics.median(values) for name, values in rates.items()}
     note = ", ".join(f"{name} {medians[name]:,.0f}" for name in JAVA)
     java = max(medians[name] for name in JAVA)
-    return [Row(f"{what}{name}", medians[name], java, note) for name in OURS]
+    return [
+        Row(f"{what}{name}", medians[name], java, note + _goal(name, medians[name] / java, goals))
+        for name in OURS
+    ]
+
+
+def _goal(name: str, ratio: float, goals: dict[str, float]) -> str:
+    goal = goals.get(name)
+    return "" if goal is None else f"; goal ≥ {goal:g}×: {verdict(ratio >= goal)}"

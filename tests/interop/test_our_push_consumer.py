@@ -17,9 +17,12 @@ from tests.interop.seeds import seed
 from tests.interop.servers import eventually, unique
 from tests.interop.stock_client import Queue, offset_stored, plain
 from tests.interop.test_mqadmin import MqAdmin
+from trimtab import blocking
+from trimtab.balance.strategies import Averagely, ByConfig, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
 from trimtab.client.push_settings import Consuming
 from trimtab.client.subscriptions import SQL
+from trimtab.model import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from tests.interop.java_program import JavaPrograms
     from tests.interop.servers import ServerUnderTest
     from tests.interop.stock_client import Client, Program
+    from trimtab.balance.strategies import Strategy
     from trimtab.client.received import Received
 
 QUEUES = 8
@@ -217,10 +221,52 @@ def test_mqadmin_works_on_our_consumer(
     assert sorted(ours.bodies, key=int) == sorted(numbers(0, 16) * 2, key=int)
 
 
+def test_mqadmin_works_on_our_pull_consumer(
+    server: ServerUnderTest, sender: Client, mqadmin_program: Conversation
+) -> None:
+    mqadmin = MqAdmin("4.9.3", mqadmin_program, server)
+    topic, group = server.make_topic(), unique("g")
+    sender.send_all(topic, numbers(0, 16))
+    with blocking.PullConsumer(
+        group, subscribe={topic: "*"}, nameserver=server.nameserver, start="first"
+    ) as ours:
+        got: list[bytes] = []
+
+        def came(count: int) -> bool:
+            got.extend(message.body for message in ours.poll(1))
+            return len(got) >= count
+
+        eventually(lambda: came(16), "all came")
+        ours.commit()
+        connection = mqadmin.good("consumerConnection", "-g", group)
+        assert "ConsumeType: CONSUME_ACTIVELY" in connection
+        status = mqadmin.good("consumerStatus", "-g", group, "-i", ours.client_id)
+        assert "PROP_CONSUME_TYPE : CONSUME_ACTIVELY" in status
+        assert f"Topic: {topic} ClassFilter: false SubExpression: *" in status
+        assert f"{topic} {server.brokers[0].name} 0 ProcessQueueInfo [commitOffset=2," in status
+        mqadmin.good("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0", "-f", "true")
+        eventually(lambda: came(32), "all came again")
+    assert sorted(got, key=int) == sorted(numbers(0, 16) * 2, key=int)
+
+
 CHANGES = 50 if os.environ.get("TRIMTAB_FULL") else 5
 
 
-@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+class TwoRooms:
+    """Queues by their number, members by their names: the rooms that the Java program knows too."""
+
+    def of_queue(self, queue: MessageQueue) -> str:
+        return f"room-{queue.queue_id % 2}"
+
+    def of_member(self, client_id: str) -> str:
+        return f"room-{sum(map(ord, client_id)) % 2}"
+
+
+def ours_of(strategy: str) -> str | Strategy:
+    return MachineRoomNearby(Averagely(), TwoRooms()) if strategy == "MACHINE_ROOM_NEARBY" else strategy
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY"])
 def test_c1_java_and_python_members_share_every_queue_exactly_once(
     loop: Loop, server: ServerUnderTest, stock: Program, strategy: str
 ) -> None:
@@ -235,7 +281,7 @@ def test_c1_java_and_python_members_share_every_queue_exactly_once(
                 java = stock.client("push", server, group=group, tags={topic: "*"}, strategy=strategy)
                 members.append(stack.enter_context(java))
             else:
-                ours = Ours(loop, server, group, subscribe={topic: "*"}, strategy=strategy)
+                ours = Ours(loop, server, group, subscribe={topic: "*"}, strategy=ours_of(strategy))
                 members.append(stack.enter_context(ours))
 
         def leave() -> None:
@@ -254,6 +300,21 @@ def test_c1_java_and_python_members_share_every_queue_exactly_once(
                 lambda: is_shared(members, topic),
                 f"change {change}: {QUEUES} queues, one owner each (TRIMTAB_SEED={seed()})",
             )
+
+
+def test_c1_members_of_both_kinds_hold_exactly_what_they_were_configured_to(
+    loop: Loop, server: ServerUnderTest, stock: Program
+) -> None:
+    """CONFIG checks nothing: who leaves leaves queues without an owner, and nobody takes them."""
+    topic, group, half = server.make_topic(), unique("g"), QUEUES // 2
+    java_broker, our_broker = (broker.name for broker in server.brokers)
+    own = ByConfig([MessageQueue(topic, our_broker, number) for number in range(half)])
+    java_share = f"CONFIG {topic} {java_broker} {','.join(map(str, range(half)))}"
+    with stock.client("push", server, group=group, tags={topic: "*"}, strategy=java_share) as java:
+        with Ours(loop, server, group, subscribe={topic: "*"}, strategy=own) as ours:
+            eventually(lambda: is_shared([java, ours], topic), "one owner each")
+            assert {queue.broker_name for queue in ours.holds(topic)} == {our_broker}
+        eventually(lambda: len(java.holds(topic)) == half, "Java keeps what it has")
 
 
 def is_shared(members: list[Ours | Client], topic: str) -> bool:

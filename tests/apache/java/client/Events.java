@@ -4,8 +4,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMachineRoomNearby;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByConfig;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -101,7 +103,12 @@ final class Events {
     }
 
     private static AllocateMessageQueueStrategy strategy(String name) {
+        if (name.startsWith("CONFIG ")) {
+            return configured(name.split(" "));
+        }
         switch (name) {
+            case "MACHINE_ROOM_NEARBY":
+                return new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(), new TwoRooms());
             case "AVG":
                 return new AllocateMessageQueueAveragely();
             case "AVG_BY_CIRCLE":
@@ -110,6 +117,30 @@ final class Events {
                 return new AllocateMessageQueueConsistentHash();
             default:
                 throw new IllegalArgumentException("no strategy " + name);
+        }
+    }
+
+    /** `CONFIG topic broker 0,1,2`. */
+    private static AllocateMessageQueueStrategy configured(String[] words) {
+        List<MessageQueue> queues = new ArrayList<>();
+        for (String id : words[3].split(",")) {
+            queues.add(new MessageQueue(words[1], words[2], Integer.parseInt(id)));
+        }
+        AllocateMessageQueueByConfig strategy = new AllocateMessageQueueByConfig();
+        strategy.setMessageQueueList(queues);
+        return strategy;
+    }
+
+    /** Queues by their number, members by their names: the rooms that the tests know too. */
+    private static final class TwoRooms implements AllocateMachineRoomNearby.MachineRoomResolver {
+        @Override
+        public String brokerDeployIn(MessageQueue queue) {
+            return "room-" + queue.getQueueId() % 2;
+        }
+
+        @Override
+        public String consumerDeployIn(String clientId) {
+            return "room-" + clientId.chars().sum() % 2;
         }
     }
 }
