@@ -9,6 +9,7 @@ from trimtab.io.nameservers import STARTERS as _STARTERS
 
 if TYPE_CHECKING:
     from trimtab import blocking
+    from trimtab.balance import strategies
     from trimtab.balance.progress import FlowLimits
     from trimtab.client.admin import Admin
     from trimtab.client.producer import Producer
@@ -50,6 +51,7 @@ __all__ = [
     "__version__",
     "blocking",
     "errors",
+    "strategies",
 ]
 
 _WHERE = {
@@ -73,6 +75,7 @@ _WHERE = {
     "Timeouts": "trimtab.settings",
     "TransactionReceipt": "trimtab.client.transactions",
     "blocking": "trimtab.blocking",
+    "strategies": "trimtab.balance.strategies",
 }
 """A name is loaded when it is first used, so that the command line and a broker need not load the clients."""
 
@@ -81,8 +84,8 @@ def __getattr__(name: str) -> Any:
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "blocking":
-        return import_module("trimtab.blocking")
+    if name in ("blocking", "strategies"):
+        return import_module(where)
     found = globals()[name] = getattr(import_module(where), name)
     return found
 

@@ -15,7 +15,7 @@ never loses one. `commit()` says that all that was handed out is done.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
@@ -75,6 +75,7 @@ class PullConsumer:
         unit_name: str | None = None,
         start: Start = "last",
         strategy: str | Strategy = "AVG",
+        own_strategies: Sequence[Strategy] = (),
         auto_commit_s: float | None = AUTO_COMMIT_S,
         pulling: Pulling | None = None,
         timeouts: Timeouts | None = None,
@@ -96,7 +97,7 @@ class PullConsumer:
         self._given_client_id = client_id
         self._wire_group = with_namespace(namespace, group)
         self._start_rule = _start_rule(start)
-        self._strategy = by_name(strategy) if isinstance(strategy, str) else strategy
+        self._strategy = by_name(strategy, own_strategies) if isinstance(strategy, str) else strategy
         self._auto_commit_s = auto_commit_s
         wanted = {with_namespace(namespace, topic): wish for topic, wish in (subscribe or {}).items()}
         self._subscriptions = Subscriptions(wanted, self._clock.wall_ms())

@@ -11,7 +11,7 @@ any accident messages may come twice, and none is missed. What handlers may say 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from types import TracebackType
@@ -48,7 +48,7 @@ from trimtab.client.push_retries import Retries
 from trimtab.client.push_rivals import LIFE, UNSURE, Rivals
 from trimtab.client.push_rounds import Rounds
 from trimtab.client.push_running import properties_of, running_info
-from trimtab.client.push_settings import Consuming, start_rule
+from trimtab.client.push_settings import Consuming, chosen_strategy, start_rule
 from trimtab.client.push_trace import ConsumeTrace
 from trimtab.client.session import Session
 from trimtab.client.sessions import acquire_session, connection_options, release_session
@@ -94,6 +94,7 @@ class PushConsumer:
         broadcast: bool = False,
         start: str | datetime = "last",
         strategy: str | Strategy | Planner | None = None,
+        own_strategies: Sequence[Strategy | Planner] = (),
         mode: str | None = None,
         batch_messages_max: int | None = None,
         on_assigned: OnQueues | None = None,
@@ -113,9 +114,10 @@ class PushConsumer:
         """With `batch_messages_max` the handler gets lists of up to so many messages of one queue; else one message.
 
         `start` counts where the group has no offset yet: "first", "last" or a time. `on_revoked` is awaited before a queue is let go.
+        `strategy` may be a name, also of one among `own_strategies`, or an object.
         """
         check_group(with_namespace(namespace, group))
-        self._plan = mode_plan(mode, strategy, is_broadcast=broadcast)
+        self._plan = mode_plan(mode, chosen_strategy(strategy, own_strategies), is_broadcast=broadcast)
         self.mode = self._plan.mode
         """The handover mode now: `leased` falls back to `classic` while members of another kind are in the group."""
         if batch_messages_max is not None and batch_messages_max < 1:
@@ -202,6 +204,7 @@ class PushConsumer:
         self._closed = asyncio.Event()
         self._pool, self._call = self._called()
         self.mode, self._is_paused = self._plan.mode, False
+        self._failure, self._stopping = None, None
         self._started_wall_ms = self._clock.wall_ms()
         try:
             self.recorder = Recorder(self.group_on_wire, session.client_id)
@@ -468,6 +471,12 @@ class PushConsumer:
                     )
                 )
         return tuple(held_now)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of messages that are pulled, or asked for, and not let go: `Pulling.held_bytes_max` bounds them."""
+        self._must_be_open()
+        return self._engine.room.taken_bytes
 
     def tallies(self) -> tuple[Tally, ...]:
         """Pulls sent and wasted, for each queue that is held."""

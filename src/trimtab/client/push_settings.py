@@ -1,5 +1,6 @@
 """What can be chosen about a push consumer, in one frozen object with the units in its names."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from trimtab.balance.ordered import SUSPEND_MS
 from trimtab.balance.progress import FlowLimits
 from trimtab.balance.start import From, StartRule
+from trimtab.balance.strategies import Planner, Strategy
 from trimtab.errors import SettingsError
 
 RECONSUME_TIMES_MAX = 16
@@ -61,6 +63,18 @@ class Consuming:
         if self.reconsume_times_max is not None:
             return self.reconsume_times_max
         return 2**31 - 1 if is_ordered else RECONSUME_TIMES_MAX
+
+
+def chosen_strategy(
+    strategy: str | Strategy | Planner | None, own: Sequence[Strategy | Planner]
+) -> str | Strategy | Planner | None:
+    """A name may be that of one of the user's own; those come before ready ones. PURE."""
+    if not isinstance(strategy, str):
+        return strategy
+    names = [one.name for one in own]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"two of own_strategies have the same name: {', '.join(sorted(names))}")
+    return own[names.index(strategy)] if strategy in names else strategy
 
 
 def start_rule(start: str | datetime) -> StartRule:

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,11 @@ from tests.unit.client.pushing import (
 )
 from trimtab.balance.progress import FlowLimits
 from trimtab.client.producer import Producer
+from trimtab.client.pull_consumer import PullConsumer
+from trimtab.client.push import PushConsumer
 from trimtab.client.push_settings import Consuming
 from trimtab.client.received import Received
+from trimtab.errors import SettingsError
 from trimtab.model import Message, MessageQueue
 from trimtab.settings import Pulling
 from trimtab.testing import DROP, AsyncCluster
@@ -34,9 +38,6 @@ from trimtab.wire.bodies import ConsumerIdList, SubscriptionGroupConfig
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 from trimtab.wire.fastjson_writer import encode_body
-
-if TYPE_CHECKING:
-    from trimtab.client.push import PushConsumer
 
 SOON = Consuming(rebalance_every_s=0.05)
 
@@ -347,6 +348,35 @@ def test_c12_a_limit_for_a_topic_is_shared_by_its_queues() -> None:
             await eventually(lambda: seen == 2_000, "all came")
 
     play(scenario)
+
+
+def test_a_strategy_of_the_user_s_own_can_be_named() -> None:
+    class First:
+        name = "first-takes-all"
+
+        def allocate(
+            self, group: str, me: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> tuple[MessageQueue, ...]:
+            return tuple(queues) if me == members[0] else ()
+
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(8))
+        options: dict[str, Any] = {"strategy": First.name, "own_strategies": [First()]}
+        async with (
+            consumer(cluster, Inbox(), client_id="a", **options) as one,
+            consumer(cluster, Inbox(), client_id="b", **options) as two,
+            PullConsumer(
+                "h", subscribe={TOPIC: "*"}, nameserver=cluster.nameserver, strategy=First.name, own_strategies=[First()]
+            ) as reader,
+        ):  # fmt: skip
+            await eventually(lambda: (len(owners([one])), len(owners([two]))) == (4, 0), "the first has all")
+            assert len(reader.assigned) == 4
+
+    play(scenario)
+    with pytest.raises(SettingsError, match="same name"):
+        PushConsumer("g", subscribe={}, handler=Inbox(), strategy="x", own_strategies=[First(), First()])
+    with pytest.raises(SettingsError, match="unknown strategy"):
+        PushConsumer("g", subscribe={}, handler=Inbox(), strategy="x", own_strategies=[First()])
 
 
 def test_a_strategy_of_the_user_s_own_decides() -> None:
