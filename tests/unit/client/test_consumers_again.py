@@ -236,3 +236,32 @@ def test_g8_a_queue_that_lost_its_end_is_read_again_from_there_and_what_is_at_wo
 def test_a_callback_without_time_is_refused() -> None:
     with pytest.raises(SettingsError, match="callback_s_max"):
         Consuming(callback_s_max=0)
+
+
+def test_g8_an_answer_that_cannot_be_read_is_asked_for_again_before_anything_behind_it_is_handled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=1)
+        await send(cluster, numbered(10))
+        lies = 0
+
+        def damaged(command: Command) -> Command | None:
+            nonlocal lies
+            if command.ext["topic"] != TOPIC or int(command.ext["queueOffset"]) or lies == 2:
+                return None
+            lies += 1
+            ext = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "10", "suggestWhichBrokerId": "0"}
+            return Command(code=ResponseCode.SUCCESS, opaque=0, ext=ext, body=b"\x00\x00\x00\x10 no messages")
+
+        cluster.intercept(RequestCode.PULL_MESSAGE, damaged)
+        inbox = Inbox()
+        async with consumer(cluster, inbox):
+            await eventually(lambda: len(inbox.messages) >= 10, "all came")
+        assert lies == 2
+        assert inbox.bodies == [b"%d" % number for number in range(10)]
+        assert await stored_offset(cluster, MessageQueue(TOPIC, "broker-a", 0)) == 10
+
+    with caplog.at_level(logging.WARNING):
+        play(scenario)
