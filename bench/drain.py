@@ -15,7 +15,7 @@ from functools import cache
 import uvloop
 
 from bench.load import Load, sends_per_second
-from bench.report import Row, verdict
+from bench.report import Row, met
 from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
 
@@ -105,7 +105,7 @@ def _rows(version: str, cluster: ApacheCluster) -> list[Row]:
 
 def _wasted(version: str, name: str, sent: float, wasted: float) -> Row:
     percent = 100 * wasted / sent if sent else 0.0
-    note = f"{wasted:,.0f} of {sent:,.0f}; goal < {WASTED_PERCENT_MAX:g}: {verdict(percent < WASTED_PERCENT_MAX)}"
+    note = f"{wasted:,.0f} of {sent:,.0f}; goal < {WASTED_PERCENT_MAX:g}: {met(percent < WASTED_PERCENT_MAX)}"
     return Row(f"{version}: pulls wasted, percent: {name}", percent, None, note)
 
 
@@ -122,4 +122,4 @@ def _beside(what: str, rates: dict[str, list[float]], goals: dict[str, float]) -
 
 def _goal(name: str, ratio: float, goals: dict[str, float]) -> str:
     goal = goals.get(name)
-    return "" if goal is None else f"; goal ≥ {goal:g}×: {verdict(ratio >= goal)}"
+    return "" if goal is None else f"; goal ≥ {goal:g}×: {met(ratio >= goal)}"

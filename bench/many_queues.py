@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bench.own import own_cluster
-from bench.report import Row, verdict
+from bench.report import Row, met
 from trimtab.balance.progress import FlowLimits
 from trimtab.client.admin import Admin
 from trimtab.client.producer import Producer
@@ -52,8 +52,8 @@ def rows() -> list[Row]:
         f" cap {CAP_MIB} MiB"
     )
     on_way_mib = ANSWERS_AT_ONCE_BYTES_MAX / MIB
-    held = verdict(told["held_mib_max"] <= CAP_MIB + on_way_mib)
-    memory = verdict(grown <= CAP_MIB + OBJECTS_MIB)
+    held = met(told["held_mib_max"] <= CAP_MIB + on_way_mib)
+    memory = met(grown <= CAP_MIB + OBJECTS_MIB)
     return [
         Row("pulled and not handled, MiB at most", told["held_mib_max"], None, f"{note}; goal ≤ {CAP_MIB} and {on_way_mib:g} on their way: {held}"),
         Row("resident memory grown, MiB", grown, None, f"goal ≤ {CAP_MIB} + {OBJECTS_MIB}: {memory}"),

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from bench.own import own_cluster
-from bench.report import Row, verdict
+from bench.report import Row, met
 from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
 from trimtab import blocking
@@ -103,4 +103,4 @@ def _goals(who: str, report: dict[str, Any]) -> str:
     goals = {"lost 0": report["lost"] == 0}
     if who == "ours leased":
         goals |= {"twice 0": report["delivered_twice"] == 0, "double_held 0": report["double_held_s"] == 0}
-    return "goals " + ", ".join(f"{goal}: {verdict(is_met)}" for goal, is_met in goals.items())
+    return "goals " + ", ".join(f"{goal}: {met(is_met)}" for goal, is_met in goals.items())

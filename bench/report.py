@@ -36,10 +36,6 @@ def median_rate(fn: Callable[[], object], operations: int, runs: int = 5) -> flo
     return operations / statistics.median(seconds)
 
 
-def verdict(is_met: bool) -> str:  # noqa: FBT001 - it is what is told
-    return "met" if is_met else "MISSED"
-
-
 def print_rows(rows: Sequence[Row]) -> None:
     width = max((len(row.name) for row in rows), default=0)
     print(f"{'':{width}}  {'ours/s':>12}  {'naive/s':>12}  {'ratio':>6}")
