@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 
 from trimtab.balance.progress import MIB
 from trimtab.balance.start import StartRule
+from trimtab.client.holdings import PROPERTY as HOLDINGS
+from trimtab.client.holdings import Holding, holdings_text
 from trimtab.client.pull_consumer_reading import Reading
 from trimtab.client.pull_consumer_shelf import Shelved
 from trimtab.client.push_running import CLIENT_VERSION, stacks
@@ -56,13 +58,28 @@ class Answers:
         clock = self._session.clock
         lag_to_wall_ms = clock.wall_ms() - clock.monotonic_ms()
         return ConsumerRunningInfo(
-            properties=dict(self._properties),
+            properties={**self._properties, HOLDINGS: self._held()},
             subscription_set=self._subscriptions(),
             mq_table={
                 queue: _queue_info(one, lag_to_wall_ms) for queue, one in self._reading.shelf.queues.items()
             },
             jstack=stacks() if with_stacks else None,
         )
+
+    def holdings_info(self) -> ConsumerRunningInfo:
+        """What this member holds and nothing else, for other members."""
+        return ConsumerRunningInfo(properties={HOLDINGS: self._held()})
+
+    def _held(self) -> str:
+        return holdings_text(map(_holding, self._reading.shelf.queues.values()))
+
+
+def _holding(shelved: Shelved) -> Holding:
+    queue = shelved.queue
+    return Holding(
+        topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, since_ms=shelved.since_wall_ms,
+        lease_age_ms=None, in_flight=shelved.handed - shelved.done,
+    )  # fmt: skip
 
 
 def _queue_info(shelved: Shelved, lag_to_wall_ms: int) -> ProcessQueueInfo:

@@ -85,7 +85,7 @@ class Reading:
         """Reads a queue from now on."""
         if not self._is_open:
             return
-        shelved = self.shelf.queues[queue] = Shelved(queue, offset)
+        shelved = self.shelf.queues[queue] = Shelved(queue, offset, self._session.clock.wall_ms())
         shelved.pulls = QueuePulls(
             self._session, self, self._group, queue, offset, self.wanted(queue.topic),
             pulling=self._pulling, room=self.room,

@@ -16,10 +16,21 @@ from trimtab.model import MessageQueue
 class Shelved:
     """One queue."""
 
-    __slots__ = ("answers", "committed", "done", "handed", "is_paused", "pulls", "queue", "shelved_bytes")
+    __slots__ = (
+        "answers",
+        "committed",
+        "done",
+        "handed",
+        "is_paused",
+        "pulls",
+        "queue",
+        "shelved_bytes",
+        "since_wall_ms",
+    )
 
-    def __init__(self, queue: MessageQueue, offset: int) -> None:
+    def __init__(self, queue: MessageQueue, offset: int, since_wall_ms: int = 0) -> None:
         self.queue = queue
+        self.since_wall_ms = since_wall_ms
         self.pulls: QueuePulls | None = None
         self.answers: deque[Pulled] = deque()
         self.shelved_bytes = 0

@@ -301,6 +301,11 @@ class PushConsumer:
         self._engine.is_paused = self._is_paused
         records = Records(self.recorder, self._clock, self._engine.in_flight)
         self._records = records
+        self._engine.on_offset_moved = lambda moved: records.note(
+            Happened(
+                Kind.OFFSET_MOVED, cause="the broker does not have it", queue=moved.queue, offset=moved.offset
+            )
+        )
         self._rounds = self._leased_rounds(session, self._engine, records) or Rounds(
             machine, self._engine, session, self._chance, records, every_s=self.consuming.rebalance_every_s
         )

@@ -89,6 +89,8 @@ class Engine:
         self.room = Room(pulling.held_bytes_max)
         self.stats: dict[str, TopicStats] = {}
         self.dispatcher: Dispatcher
+        self.on_offset_moved: Callable[[OffsetMoved], None] = lambda _: None
+        """Told when reading goes on elsewhere, because the broker does not have the next offset."""
         self.is_paused = False
         self.is_ordered = machine.needs_lock
         self._session = session
@@ -241,6 +243,7 @@ class Engine:
             )  # fmt: skip
         else:
             held.go_back(moved.offset)
+        self.on_offset_moved(moved)
         return moved.offset
 
     def on_trouble(self, queue: MessageQueue, error: TrimtabError) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.client.pushing import ask, consumer, eventually, send, stored_offset
 from trimtab.balance.progress import FlowLimits
+from trimtab.balance.recorder import Kind
 from trimtab.broker.store import StoreSettings
 from trimtab.client.admin import Admin
 from trimtab.client.pull_consumer import PullConsumer
@@ -102,6 +103,7 @@ def test_g8_what_was_pulled_before_retention_took_it_is_handled(
             has_moved.set()
             await eventually(lambda: EARLY + LATE - 1 in handled, "the last one came")
             await eventually(lambda: not in_hand(it), "all are done")
+            assert Kind.OFFSET_MOVED in [event.kind for event in it.recorder.events]
         assert_only_what_is_gone_is_missing(handled, pulled)
         assert await stored_offset(cluster, QUEUE) == EARLY + LATE
 

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.client.pull_scenes import ONE, play, send_to_one, until
 from tests.unit.client.pushing import ask, stored_offset
 from trimtab.client.admin import Admin
+from trimtab.client.holdings import PROPERTY, read_holdings
 from trimtab.client.pull_consumer import PullConsumer
 from trimtab.errors import TrimtabError
 from trimtab.model import MessageQueue
@@ -40,6 +41,10 @@ def test_running_info_tells_what_tools_parse() -> None:
             assert set(info.mq_table) == set(it.assigned)
             assert info.mq_table[ONE].commit_offset == it.position(ONE)
             assert "test_pull_consumer_requests" in (info.jstack or "")
+
+            held = read_holdings(info.properties[PROPERTY])
+            assert {one.queue for one in held} == set(it.assigned)
+            assert all(one.since_ms > 1_600_000_000_000 and one.lease_age_ms is None for one in held)
 
             status = await ask(
                 cluster, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatus(topic="orders", group="g")
