@@ -13,9 +13,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
 }
+_HERE: Mapping[str, str] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Only where the executors are on this machine: those of a cluster must reach the driver."""
 
 
 def local_session(master: str, app: str, conf: Mapping[str, str]) -> SparkSession:
@@ -24,9 +24,16 @@ def local_session(master: str, app: str, conf: Mapping[str, str]) -> SparkSessio
     # Workers of an environment that is not activated would run the system's Python.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName(app)
-    for name, value in {**DEFAULTS, "spark.sql.shuffle.partitions": str(_cores(master)), **conf}.items():
+    for name, value in {**defaults(master), **conf}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def defaults(master: str) -> dict[str, str]:
+    """What a session gets unless the caller says otherwise; a cluster's own settings are left to the cluster."""
+    if not master.startswith("local"):
+        return dict(DEFAULTS)
+    return {**DEFAULTS, **_HERE, "spark.sql.shuffle.partitions": str(_cores(master))}
 
 
 def _cores(master: str) -> int:

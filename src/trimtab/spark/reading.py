@@ -152,24 +152,22 @@ class _Pump:
         async with self._turns:
             rest = part
             while rest.size > 0:
-                try:
-                    await self._read_once(session, rest)
-                except RangeGoneError as error:
-                    rest = self._after_loss(rest, error)
-                else:
-                    return
+                rest = await self._read_once(session, rest)
 
-    def _after_loss(self, part: QueueRange, error: RangeGoneError) -> QueueRange:
-        """What is left of a range whose beginning is gone by now."""
-        rest = QueueRange.of(part.queue, max(error.asked, part.start), part.end)
+    def _after_loss(self, part: QueueRange, reached: int, error: RangeGoneError) -> QueueRange:
+        """What is left of a range of which something is gone by now; before `reached` everything was read."""
+        rest = QueueRange.of(part.queue, reached, part.end)
         judgement = judge([rest], {part.queue: Kept(error.min_offset, error.max_offset)}, self._options.loss)
         for warning in judgement.warnings:
             _log.warning("%s", warning)
-        if not judgement.ranges or judgement.ranges[0] == rest:
+        if not judgement.ranges:
             return QueueRange.of(part.queue, part.end, part.end)
+        if judgement.ranges[0] == part:
+            raise error  # by the broker's own words nothing is missing, and it does not give it
         return judgement.ranges[0]
 
-    async def _read_once(self, session: Session, part: QueueRange) -> None:
+    async def _read_once(self, session: Session, part: QueueRange) -> QueueRange:
+        """Reads as far as it goes; what is left to read, which is nothing unless messages are gone."""
         options = self._options
         pulls = read_range(
             session, options.group or TOOLS_GROUP, part.queue, part.start, part.end, self._wanted,
@@ -177,15 +175,23 @@ class _Pump:
         )  # fmt: skip
         bodies: list[bytes] = []
         gathered_bytes = gathered = 0
-        async with aclosing(pulls):
-            async for pulled in pulls:
-                bodies.append(pulled.body)
-                gathered_bytes += len(pulled.body)
-                gathered += pulled.next_offset - pulled.offset
-                if gathered_bytes >= options.batch_bytes or gathered >= BATCH_MESSAGES_MAX:
-                    await self._hand_over(Piece(part, bodies, is_last=False))
-                    bodies, gathered_bytes, gathered = [], 0, 0
+        reached = part.start
+        try:
+            async with aclosing(pulls):
+                async for pulled in pulls:
+                    bodies.append(pulled.body)
+                    reached = pulled.next_offset
+                    gathered_bytes += len(pulled.body)
+                    gathered += pulled.next_offset - pulled.offset
+                    if gathered_bytes >= options.batch_bytes or gathered >= BATCH_MESSAGES_MAX:
+                        await self._hand_over(Piece(part, bodies, is_last=False))
+                        bodies, gathered_bytes, gathered = [], 0, 0
+        except RangeGoneError as error:
+            rest = self._after_loss(part, reached, error)
+            await self._hand_over(Piece(part, bodies, is_last=False))
+            return rest
         await self._hand_over(Piece(part, bodies, is_last=True))
+        return QueueRange.of(part.queue, part.end, part.end)
 
     async def _hand_over(self, piece: Piece) -> None:
         await self._room.acquire()

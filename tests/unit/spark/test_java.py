@@ -110,3 +110,14 @@ def test_spark_starts_on_a_path_that_has_no_java(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "counted 1000" in answer.stdout
     assert "trimtab-java" in answer.stdout
+
+
+def test_only_a_local_master_is_bound_to_this_machine() -> None:
+    from trimtab.spark.local import defaults
+
+    here = defaults("local[3]")
+    assert (here["spark.driver.host"], here["spark.sql.shuffle.partitions"]) == ("127.0.0.1", "3")
+    for master in ("spark://host:7077", "yarn", "k8s://https://host:443"):
+        there = defaults(master)
+        assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(there)
+        assert there["spark.sql.session.timeZone"] == "UTC"

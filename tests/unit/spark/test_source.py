@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -371,6 +372,46 @@ def test_messages_that_vanish_between_planning_and_reading(cluster: BlockingClus
         Stream(**chosen).trigger()
     warned = Stream(**chosen, failOnDataLoss="warn")
     assert warned.trigger() == 20
+    stop()
+
+
+def test_what_was_read_before_messages_vanished_is_kept(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-a", 1)
+    filler = random.Random(1).randbytes(8_000)  # nothing that can be compressed
+    bodies = [body + filler for body in numbered(600)]
+    fill(cluster, bodies, queue=queue)
+    gone, kept = 400, 500
+
+    def moved(request: Command) -> Command | None:
+        """Retention takes the messages before 500 when some of the first 400 were given out."""
+        if not 0 < int(request.ext["queueOffset"]) < kept:
+            return None
+        return Command(
+            code=ResponseCode.PULL_OFFSET_MOVED, opaque=0, remark="gone",
+            ext={"suggestWhichBrokerId": "0", "nextBeginOffset": str(kept), "minOffset": str(kept), "maxOffset": "600"},
+        )  # fmt: skip
+
+    stop = cluster.intercept(RequestCode.PULL_MESSAGE, moved)
+    for word in ("warn", "earliest"):
+        stream = Stream(**options(cluster, startingOffsets="earliest", failOnDataLoss=word))
+        stream.trigger()
+        found = stream.bodies()
+        before = [body for body in found if body < bodies[gone]]
+        assert before, "what the first pull gave"
+        assert before == bodies[: len(before)]
+        assert found[len(before) :] == bodies[kept:]
+    stop()
+
+
+def test_a_broker_that_contradicts_itself_is_no_reason_to_pass_messages_over(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(40), queue=MessageQueue("orders", "broker-a", 1))
+    moved = Command(
+        code=ResponseCode.PULL_OFFSET_MOVED, opaque=0, remark="gone",
+        ext={"suggestWhichBrokerId": "0", "nextBeginOffset": "0", "minOffset": "0", "maxOffset": "40"},
+    )  # fmt: skip
+    stop = cluster.intercept(RequestCode.PULL_MESSAGE, lambda _request: moved)
+    with pytest.raises(TrimtabError, match="offset 0 is not there, the broker has 0 to 40"):
+        Stream(**options(cluster, startingOffsets="earliest", failOnDataLoss="warn")).trigger()
     stop()
 
 
