@@ -79,6 +79,7 @@ def _write(
 ) -> WriterCommitMessage:
     from trimtab.spark.sink_encoding import encode_rows  # noqa: PLC0415 - only workers write
     from trimtab.spark.sink_sending import RowSender  # noqa: PLC0415
+    from trimtab.spark.sink_stamps import Stamps  # noqa: PLC0415
 
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
@@ -93,13 +94,13 @@ def _write(
         return asyncio.run_coroutine_threadsafe(coroutine, loop.loop).result()
 
     sender = run(begin())
+    stamps = Stamps(f"{stamp}:{partition}:") if options.stamps else None
     rows = 0
     try:
         for batch in iterator:
             encoded = encode_rows(
-                batch, columns, tag=options.tag, first_row=rows, ids=sender.ids,
-                stamp=f"{stamp}:{partition}:" if options.stamps else None,
-            )  # fmt: skip
+                batch, columns, tag=options.tag, first_row=rows, ids=sender.ids, stamps=stamps
+            )
             run(sender.send(encoded))
             rows += batch.num_rows
         run(sender.finish())

@@ -1,5 +1,6 @@
 """Which columns the sink takes, checked when a query is planned."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql.types import (
@@ -35,9 +36,23 @@ _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "delayLevel": _WHOLE,
     "deliverTimestamp": (TimestampType,),
     "flag": _WHOLE,
+    "rowId": _TEXT,
+    "partition": _WHOLE,
+    "headers": (ArrayType,),
 }
+_HEADERS = "array<struct<key: string, value: binary>>"
+_EXCLUSIVE = (
+    (
+        "brokerName",
+        "shardingKey",
+        "a queue is chosen by shardingKey or by brokerName and queueId, not by both",
+    ),
+    ("brokerName", "partition", "a queue is chosen by partition or by brokerName and queueId, not by both"),
+    ("delayLevel", "deliverTimestamp", "a delay is said by delayLevel or by deliverTimestamp, not by both"),
+    ("properties", "headers", "columns 'properties' and 'headers' mean the same: give one of them"),
+)
 _IGNORED = ("bornTimestamp", "storeTimestamp")
-ACCEPTED = "body (binary or string; required), topic, tag, keys (string or array), properties (map), shardingKey, brokerName with queueId, delayLevel, deliverTimestamp, flag"
+ACCEPTED = "body (binary or string; required), topic, tag, keys (string or array), properties (map), shardingKey, brokerName with queueId, delayLevel, deliverTimestamp, flag, rowId, and of Kafka's value, key, partition and headers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,9 @@ class SinkColumns:
     delay_level: str | None = None
     deliver_at: str | None = None
     flag: str | None = None
+    row_id: str | None = None
+    partition: str | None = None
+    headers: str | None = None
 
 
 def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
@@ -75,12 +93,7 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
         raise SinkSchemaError(f"there is no column 'body'; the sink takes {ACCEPTED}")
     if options.topic is None and "topic" not in found:
         raise SinkSchemaError("no topic is named: set the option topic, or give a column topic")
-    if ("brokerName" in found) != ("queueId" in found):
-        raise SinkSchemaError("brokerName and queueId name a queue together: give both columns, or neither")
-    if "brokerName" in found and "shardingKey" in found:
-        raise SinkSchemaError("a queue is chosen by shardingKey or by brokerName and queueId, not by both")
-    if "delayLevel" in found and "deliverTimestamp" in found:
-        raise SinkSchemaError("a delay is said by delayLevel or by deliverTimestamp, not by both")
+    _refuse_contradictions(found)
     return SinkColumns(
         body=body,
         topic=None if options.topic is not None else found.get("topic"),
@@ -93,7 +106,18 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
         delay_level=found.get("delayLevel"),
         deliver_at=found.get("deliverTimestamp"),
         flag=found.get("flag"),
+        row_id=found.get("rowId"),
+        partition=found.get("partition"),
+        headers=found.get("headers"),
     )
+
+
+def _refuse_contradictions(found: Collection[str]) -> None:
+    if ("brokerName" in found) != ("queueId" in found):
+        raise SinkSchemaError("brokerName and queueId name a queue together: give both columns, or neither")
+    for one, other, what in _EXCLUSIVE:
+        if one in found and other in found:
+            raise SinkSchemaError(what)
 
 
 def _one(found: dict[str, str], name: str, other: str) -> str | None:
@@ -106,12 +130,20 @@ def _check_type(name: str, given: str, kind: DataType) -> None:
     allowed = _KINDS[name]
     fits = isinstance(kind, allowed)
     if isinstance(kind, ArrayType):
-        fits = fits and isinstance(kind.elementType, StringType)
+        fits = fits and (_is_headers(kind) if name == "headers" else isinstance(kind.elementType, StringType))
     if isinstance(kind, MapType):
         fits = fits and isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
     if not fits:
-        words = one_of(_word(option) for option in allowed)
+        words = one_of(_word(option) for option in allowed) if name != "headers" else _HEADERS
         raise SinkSchemaError(f"column {given!r} is {kind.simpleString()}; it must be {words}")
+
+
+def _is_headers(kind: ArrayType) -> bool:
+    """As Kafka's source gives them and its sink takes them."""
+    pair = kind.elementType
+    if not isinstance(pair, StructType) or pair.fieldNames() != ["key", "value"]:
+        return False
+    return isinstance(pair[0].dataType, StringType) and isinstance(pair[1].dataType, BinaryType)
 
 
 def _word(kind: type[DataType]) -> str:

@@ -14,6 +14,7 @@ import pyarrow.compute
 
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_columns import SinkColumns
+from trimtab.spark.sink_stamps import Stamps
 from trimtab.wire import properties as names
 from trimtab.wire.batch import ENTRY_BYTES_MIN
 from trimtab.wire.properties import PROPERTIES_BYTES_MAX, RESERVED
@@ -22,7 +23,9 @@ pc: Any = pyarrow.compute
 """The stubs tell kinds of arrays apart that only a run can know."""
 
 STAMP = "SPARK_ROW"
-"""The property that tells a row from all others: query, batch, task and number. A replay writes the same again."""
+"""The property that tells a row from all others. A replay writes the same again: see `sink_stamps`."""
+ROW_ID = "id:"
+"""Before the id that a row brought along."""
 SHARDING_KEY = names.SHARDING_KEY
 BODY_BYTES_MAX = 4 << 20
 
@@ -46,7 +49,11 @@ class EncodedRows:
     sharding_keys: Any | None
     broker_names: Any | None
     queue_ids: Any | None
+    partitions: Any | None
+    """A number for each row: rows with the same one go to the same queue."""
     is_delayed: Any | None
+    has_times: bool = False
+    """Whether rows wait for a moment of their own, which only newer brokers can keep."""
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -57,14 +64,18 @@ def encode_rows(
     columns: SinkColumns,
     *,
     tag: str | None,
-    stamp: str | None,
+    stamps: Stamps | None,
     first_row: int,
     ids: Callable[[int], Any],
 ) -> EncodedRows:
-    """`stamp` comes before the row's number; `ids` gives so many message ids."""
+    """`ids` gives so many message ids."""
     rows = _Rows(batch, columns, first_row)
     bodies = rows.bodies()
-    properties = rows.properties(tag, stamp, ids(batch.num_rows))
+    said = rows.properties(tag)
+    own = [_pair(names.UNIQ_KEY, ids(batch.num_rows)), pa.scalar(b"WAIT\x01true")]
+    if stamps is not None:
+        own.append(_pair(STAMP, rows.stamps(stamps, said)))
+    properties = rows.joined([*own, *said])
     flags = rows.flags()
     return EncodedRows(
         first_row=first_row,
@@ -76,7 +87,9 @@ def encode_rows(
         sharding_keys=rows.column(columns.sharding_key),
         broker_names=rows.column(columns.broker_name),
         queue_ids=rows.column(columns.queue_id),
+        partitions=rows.column(columns.partition),
         is_delayed=rows.is_delayed(),
+        has_times=columns.deliver_at is not None and batch.column(columns.deliver_at).null_count < len(batch),
     )
 
 
@@ -90,6 +103,11 @@ def _entries(bodies: Any, properties: Any, flags: Any) -> Any:
     return pc.binary_join_element_wise(
         _fixed(heads), bodies, _fixed(properties_bytes.astype(">i2")), properties, b""
     )
+
+
+def _pair(name: str, values: Any) -> Any:
+    head = pa.scalar(name.encode())
+    return pc.binary_join_element_wise(head, values.cast(pa.binary()), _NAME_END, null_handling="emit_null")
 
 
 def _fixed(values: Any) -> Any:
@@ -139,23 +157,43 @@ class _Rows:
             return pc.fill_null(pc.greater(levels, 0), False)  # noqa: FBT003 - Arrow's signature
         return None if times is None else pc.is_valid(times)
 
-    def properties(self, tag: str | None, stamp: str | None, ids: Any) -> Any:
+    def properties(self, tag: str | None) -> list[Any]:
+        """What the rows say of themselves: columns of pairs, null where a row has none."""
         columns = self._columns
-        parts = [self._pair(names.UNIQ_KEY, ids), pa.scalar(b"WAIT\x01true")]
+        parts: list[Any] = []
         if columns.tag is not None:
-            parts.append(self._pair(names.TAGS, self._text(columns.tag, "tag")))
+            parts.append(_pair(names.TAGS, self._text(columns.tag, "tag")))
         elif tag is not None:
             parts.append(pa.scalar(f"{names.TAGS}\x01{tag}".encode()))
         if columns.keys is not None:
-            parts.append(self._pair(names.KEYS, self._keys(columns.keys)))
+            parts.append(_pair(names.KEYS, self._keys(columns.keys)))
         if columns.sharding_key is not None:
-            parts.append(self._pair(names.SHARDING_KEY, self._text(columns.sharding_key, "shardingKey")))
+            parts.append(_pair(names.SHARDING_KEY, self._text(columns.sharding_key, "shardingKey")))
         parts += self._delays()
         if columns.properties is not None:
-            parts.append(self._own_properties(columns.properties))
-        if stamp is not None:
-            numbers: Any = pa.array(np.arange(self._first_row, self._first_row + len(self._batch)))
-            parts.append(self._pair(f"{STAMP}\x01{stamp}", numbers.cast(pa.string()), between=b""))
+            parts.append(self._own_properties(self._batch.column(columns.properties)))
+        if columns.headers is not None:
+            parts.append(self._own_properties(self._headers(columns.headers)))
+        return parts
+
+    def stamps(self, stamps: Stamps, said: list[Any]) -> Any:
+        """From the row's own id, or else from everything that it says: where it goes to, what it holds, and its flag."""
+        columns = self._columns
+        if columns.row_id is not None:
+            own = self.required(columns.row_id, "rowId")
+            assert own is not None, "the column is there"
+            self._refuse_separators(own, "rowId")
+            return pc.binary_join_element_wise(pa.scalar(ROW_ID), own, "")
+        where = (columns.topic, columns.broker_name, columns.queue_id, columns.partition, columns.flag)
+        places = [self._batch.column(name).cast(pa.string()).cast(pa.binary()) for name in where if name]
+        bodies: Any = self._batch.column(columns.body).cast(pa.binary())
+        contents = pc.binary_join_element_wise(
+            *places, *said, bodies, b"\x02", null_handling="replace", null_replacement=b"\x01"
+        )
+        return pa.array(stamps.of(contents.to_pylist()), pa.string())
+
+    def joined(self, parts: list[Any]) -> Any:
+        """Texts of properties as the wire has them."""
         joined = pc.binary_join_element_wise(*parts, _PAIR_END, null_handling="skip")
         self._refuse_any(
             pc.greater(pc.binary_length(joined), PROPERTIES_BYTES_MAX),
@@ -167,10 +205,10 @@ class _Rows:
         levels, times = self.column(self._columns.delay_level), self.column(self._columns.deliver_at)
         if levels is not None:
             wanted: Any = pc.if_else(pc.greater(levels, 0), levels, pa.scalar(None, levels.type))
-            return [self._pair(names.DELAY, wanted.cast(pa.string()))]
+            return [_pair(names.DELAY, wanted.cast(pa.string()))]
         if times is not None:
             at_ms: Any = times.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-            return [self._pair(_DELIVER_AT, at_ms.cast(pa.string()))]
+            return [_pair(_DELIVER_AT, at_ms.cast(pa.string()))]
         return []
 
     def _text(self, name: str, what: str) -> Any:
@@ -195,9 +233,22 @@ class _Rows:
         self._refuse_separators(column, "keys")
         return pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, pa.string()), column)
 
-    def _own_properties(self, name: str) -> Any:
+    def _headers(self, name: str) -> Any:
+        """Kafka's headers as a map; a name that is there twice keeps its last value, as everywhere in RocketMQ."""
+        rows: Any = self._batch.column(name)
+        pairs = rows.flatten()  # without what null rows hide
+        try:
+            items = pairs.field("value").cast(pa.string())
+        except pa.ArrowInvalid:
+            raise SinkWriteError(
+                f"a value in {name!r} is no UTF-8, and properties are texts; nothing of its batch was sent"
+            ) from None
+        counts = np.asarray(pc.fill_null(pc.list_value_length(rows), 0))
+        borders = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+        return pa.MapArray.from_arrays(borders, pairs.field("key"), items)
+
+    def _own_properties(self, table: Any) -> Any:
         """The user's properties of each row, without those that RocketMQ uses itself."""
-        table: Any = self._batch.column(name)
         if table.null_count:
             table = pc.if_else(pc.is_valid(table), table, pa.scalar([], table.type))
         keys, items = table.keys, table.items
@@ -229,10 +280,6 @@ class _Rows:
                 self._fail(
                     int(row_of[places[0]]), f"has a {what} that is empty or holds a separator (0x01, 0x02)"
                 )
-
-    def _pair(self, name: str, values: Any, between: bytes = _NAME_END) -> Any:
-        head = pa.scalar(name.encode())
-        return pc.binary_join_element_wise(head, values.cast(pa.binary()), between, null_handling="emit_null")
 
     def _refuse_separators(self, column: Any, what: str) -> None:
         self._refuse_any(

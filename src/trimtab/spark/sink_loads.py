@@ -68,10 +68,11 @@ def _by_queue(
             None if names[at] is None or ids[at] is None else MessageQueue(topic, names[at], ids[at])
             for at in places
         ]
-    elif rows.sharding_keys is not None:
+    elif rows.sharding_keys is not None or rows.partitions is not None:
         queues = route_of(topic).writable.queues
-        keys = rows.sharding_keys.to_pylist()
-        wanted = [_queue_of_key(keys[at], queues) for at in places]
+        keys = _listed(rows.sharding_keys, len(rows))
+        numbers = _listed(rows.partitions, len(rows))
+        wanted = [_queue_of_key(keys[at], queues) or _queue_of_number(numbers[at], queues) for at in places]
     else:
         yield None, places
         return
@@ -87,6 +88,14 @@ def _queue_of_key(key: str | None, queues: tuple[MessageQueue, ...]) -> MessageQ
     return None if not key else queues[abs(java_hash(key)) % len(queues)]
 
 
+def _queue_of_number(number: int | None, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
+    return None if number is None else queues[number % len(queues)]
+
+
+def _listed(column: Any | None, count: int) -> list[Any]:
+    return [None] * count if column is None else column.to_pylist()
+
+
 def _cut(
     rows: EncodedRows, topic: str, queue: MessageQueue | None, places: Any, options: SinkOptions
 ) -> Iterator[Load]:
@@ -99,6 +108,7 @@ def _cut(
         alone |= np.diff(_borders(rows.bodies))[places] >= options.compress_from_bytes
     if topic.startswith(RETRY_PREFIX):
         alone[:] = True
+    batch_max = min(BATCH_MESSAGES_MAX, options.in_flight_max)
     begin = 0
     filled = 0
     for number in range(len(places)):
@@ -108,7 +118,7 @@ def _cut(
             yield _single(rows, topic, queue, int(places[number]))
             begin, filled = number + 1, 0
             continue
-        if filled + sizes[number] > options.batch_bytes or number - begin >= BATCH_MESSAGES_MAX:
+        if filled + sizes[number] > options.batch_bytes or number - begin >= batch_max:
             yield _batch(rows, topic, queue, places[begin:number])
             begin, filled = number, 0
         filled += sizes[number]

@@ -5,9 +5,11 @@ A batch that a broker did not take goes to another one, unless its queue was cho
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +24,11 @@ from trimtab.model import MessageQueue
 from trimtab.spark.options import SinkOptions
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_encoding import EncodedRows
-from trimtab.spark.sink_loads import BATCH_MESSAGES_MAX, Load, loads_of, topics_of
-from trimtab.wire.codes import RequestCode
+from trimtab.spark.sink_loads import Load, loads_of, topics_of
+from trimtab.wire.bodies import HeartbeatData
+from trimtab.wire.codes import LanguageCode, RequestCode, Version
 from trimtab.wire.compression import Compression, compress
+from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.send import SendMessageV2
 from trimtab.wire.resources import DEFAULT_TOPIC
 
@@ -32,6 +36,29 @@ _log = logging.getLogger(__name__)
 
 NEW_TOPIC_QUEUES = 4
 _TRIED_AGAIN_S = 0.2
+_TRIED_AGAIN_S_MAX = 3.0
+_ROUTE_AGAIN_S = 0.5
+_ANSWER_S_MAX = 30.0
+"""A broker that hangs is given up for another one before the time for the rows is over."""
+
+
+class _Room:
+    """So many rows may be on their way, and never fewer than one request."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
+        self.taken = 0
+        self._is_free = asyncio.Event()
+
+    async def take(self, rows: int) -> None:
+        while self.taken and self.taken + rows > self._rows_max:
+            self._is_free.clear()
+            await self._is_free.wait()
+        self.taken += rows
+
+    def give_back(self, rows: int) -> None:
+        self.taken -= rows
+        self._is_free.set()
 
 
 class RowSender:
@@ -45,9 +72,15 @@ class RowSender:
         self._next_queue = chance.randrange(1 << 16)
         self._lanes: dict[MessageQueue, asyncio.Lock] = {}
         self._on_way: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(max(1, options.in_flight_max // BATCH_MESSAGES_MAX) + 4)
+        self._room = _Room(options.in_flight_max)
         self._failure: BaseException | None = None
+        self._with_timers: set[str] = set()
         self.sent = 0
+
+    @property
+    def rows_on_way(self) -> int:
+        """Rows that have no receipt yet."""
+        return self._room.taken
 
     def ids(self, count: int) -> Any:
         """So many new message ids."""
@@ -58,13 +91,15 @@ class RowSender:
     async def send(self, rows: EncodedRows) -> None:
         """Puts rows on their way; comes back when there is room for more."""
         for topic in topics_of(rows, self._options):
-            await self._route(topic)
+            route = await self._route(topic)
+            if rows.has_times:
+                await self._refuse_brokers_without_timers(route)
         for load in loads_of(rows, self._options, self._route_now):
-            await self._room.acquire()
+            await self._room.take(load.count)
             self._raise_failure()
             task = asyncio.create_task(self._deliver(load))
             self._on_way.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(partial(self._done, load.count))
 
     async def finish(self) -> None:
         """Waits for every receipt."""
@@ -77,9 +112,9 @@ class RowSender:
         for task in self._on_way:
             task.cancel()
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _done(self, rows: int, task: "asyncio.Task[None]") -> None:
         self._on_way.discard(task)
-        self._room.release()
+        self._room.give_back(rows)
         if not task.cancelled() and task.exception() is not None and self._failure is None:
             self._failure = task.exception()
 
@@ -100,27 +135,31 @@ class RowSender:
     async def _try(
         self, load: Load, lane: Callable[[MessageQueue], AbstractAsyncContextManager[None]]
     ) -> None:
-        deadline = asyncio.get_running_loop().time() + self._options.send_ms / 1000
+        now_s = asyncio.get_running_loop().time
+        deadline = now_s() + self._options.send_ms / 1000
         failed_broker: str | None = None
-        for attempt in range(self._options.retries + 1):
-            queue = load.queue or self._choose(load.topic, failed_broker)
+        for attempt in itertools.count():
+            queue = load.queue
             try:
+                queue = load.queue or self._choose(load.topic, failed_broker)
                 async with asyncio.timeout_at(deadline), lane(queue):
-                    await self._ask(load, queue)
+                    await self._ask(load, queue, min(deadline - now_s(), _ANSWER_S_MAX))
             except TimeoutError as error:
                 raise self._problem(load, queue, f"no answer within {self._options.send_ms} ms") from error
             except TrimtabError as error:
-                if not error.retriable or attempt == self._options.retries:
+                pause_s = min(_TRIED_AGAIN_S * (attempt + 1), _TRIED_AGAIN_S_MAX)
+                is_over = attempt == self._options.retries or now_s() + pause_s >= deadline
+                if not error.retriable or is_over:
                     raise self._problem(load, queue, str(error)) from error
                 _log.warning("rows from %d on are sent again: %s", load.first_row, error)
-                failed_broker = queue.broker_name
-                await asyncio.sleep(_TRIED_AGAIN_S * (attempt + 1))
+                failed_broker = None if queue is None else queue.broker_name
+                await asyncio.sleep(pause_s)
                 await self._refresh(load.topic, error)
             else:
                 self.sent += load.count
                 return
 
-    async def _ask(self, load: Load, queue: MessageQueue) -> None:
+    async def _ask(self, load: Load, queue: MessageQueue, seconds_max: float) -> None:
         address = self._route_now(queue.topic).master_of(queue.broker_name)
         if address is None:
             raise NoRouteError(f"{queue}: the route of the topic names no master of {queue.broker_name}")
@@ -148,19 +187,19 @@ class RowSender:
             header,
             body,
             asked=f"send of {load.count} rows to {queue}",
-            timeout_s=self._options.send_ms / 1000,
+            timeout_s=max(seconds_max, 0.001),
         )
 
     def _is_compressed(self, body_bytes: int) -> bool:
         return self._options.compression != "none" and body_bytes >= self._options.compress_from_bytes
 
-    def _problem(self, load: Load, queue: MessageQueue, why: str) -> SinkWriteError:
+    def _problem(self, load: Load, queue: MessageQueue | None, why: str) -> SinkWriteError:
         rows = (
             f"rows {load.first_row} to {load.first_row + load.count - 1}"
             if load.count > 1
             else f"row {load.first_row}"
         )
-        return SinkWriteError(f"{rows} of this task were not stored in {queue}: {why}")
+        return SinkWriteError(f"{rows} of this task were not stored in {queue or load.topic}: {why}")
 
     # --- queues -----------------------------------------------------------------------------------------------
 
@@ -184,8 +223,35 @@ class RowSender:
         return route
 
     async def _route(self, topic: str) -> Route:
-        await self._session.route(topic, may_create_queues=NEW_TOPIC_QUEUES)
-        return self._route_now(topic)
+        """The first question of a task; a name server that restarts is waited for."""
+        now_s = asyncio.get_running_loop().time
+        deadline = now_s() + min(self._options.send_ms / 1000, _ANSWER_S_MAX)
+        while True:
+            try:
+                await self._session.route(topic, may_create_queues=NEW_TOPIC_QUEUES)
+                return self._route_now(topic)
+            except TrimtabError as error:
+                if not error.retriable or now_s() + _ROUTE_AGAIN_S >= deadline:
+                    raise
+                _log.info("route of %s is asked for again: %s", topic, error)
+            await asyncio.sleep(_ROUTE_AGAIN_S)
+
+    async def _refuse_brokers_without_timers(self, route: Route) -> None:
+        """A broker of 4.9 does not know the property and would deliver at once."""
+        beat = encode_body(HeartbeatData(client_id=self._session.client_id))
+        for name in {queue.broker_name for queue in route.writable.queues}:
+            address = route.master_of(name)
+            if address is None or address in self._with_timers:
+                continue
+            answer = await self._session.ask(
+                address, RequestCode.HEART_BEAT, body=beat, asked=f"version of {name}"
+            )
+            if answer.language == LanguageCode.JAVA and answer.version < Version.V5_0_0:
+                raise SinkWriteError(
+                    f"{name} at {address} is older than 5.0 and would deliver rows with a deliverTimestamp at once: use delayLevel"
+                    " (1 to 18), or send them to brokers of 5.x; nothing of this batch of rows was sent"
+                )
+            self._with_timers.add(address)
 
     async def _refresh(self, topic: str, error: TrimtabError) -> None:
         if isinstance(error, ResponseError) and not isinstance(error, NoRouteError):

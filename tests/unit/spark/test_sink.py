@@ -1,19 +1,39 @@
 """The sink on a real cluster, called as Spark calls it: what is written is read again, or the task says why not."""
 
+import asyncio
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from tests.unit.spark.engine import read_batch, source
 from tests.unit.spark.test_source import create
-from trimtab.spark.problems import OptionError, SinkWriteError
+from trimtab.io.chance import seeded_chance
+from trimtab.io.clock import SystemClock
+from trimtab.spark.background import background
+from trimtab.spark.options import sink_options
+from trimtab.spark.problems import OptionError, SinkSchemaError, SinkWriteError
 from trimtab.spark.sink import StreamWriter, Written
-from trimtab.spark.sink_encoding import STAMP
+from trimtab.spark.sink_columns import SinkColumns
+from trimtab.spark.sink_encoding import STAMP, encode_rows
+from trimtab.spark.sink_sending import RowSender
 from trimtab.testing import BlockingCluster, Cluster
-from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode, Version
 from trimtab.wire.commands import Command
 
 TEXT: DataType = StringType()
@@ -70,12 +90,14 @@ def test_a_stream_stamps_its_rows_alike_when_a_batch_is_run_again(cluster: Block
     kinds = schema(value=BinaryType())
     writer = source(nameserver=cluster.nameserver, topic="out").streamWriter(kinds, False)
     assert isinstance(writer, StreamWriter)
-    batch = pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
-    for _ in range(2):
+    for values in ([b"a", b"b", b"a"], [b"b", b"a", b"a"]):
+        batch = pa.RecordBatch.from_pydict({"value": values})
         writer.commit([writer.write(iter([batch]))], 0)
     writer.abort([None], 1)
-    stamps = sorted(dict(row["properties"])[STAMP] for row in rows_of(cluster))
-    assert stamps == ["query:0:0:0", "query:0:0:0", "query:0:0:1", "query:0:0:1"]
+    stamps = Counter((row["body"], dict(row["properties"])[STAMP]) for row in rows_of(cluster))
+    assert set(stamps.values()) == {2}
+    assert sorted(body for body, _ in stamps) == [b"a", b"a", b"b"]
+    assert all(stamp.startswith("query:0:0:") for _, stamp in stamps)
 
 
 def test_rows_choose_queues_by_key_or_by_name(cluster: BlockingCluster) -> None:
@@ -145,3 +167,106 @@ def test_a_row_without_a_body_fails_the_task_and_its_batch_is_not_sent(cluster: 
 def test_overwriting_is_refused(cluster: BlockingCluster) -> None:
     with pytest.raises(OptionError, match=r"'mode' is 'overwrite'.*append"):
         source(nameserver=cluster.nameserver, topic="out").writer(schema(body=TEXT), True)
+
+
+@pytest.mark.parametrize("rows_max", [1, 7, 2_500])
+def test_no_more_rows_are_on_their_way_than_allowed(cluster: BlockingCluster, rows_max: int) -> None:
+    sender: Any = None
+
+    async def send() -> int:
+        """What the sender has taken of its room is looked at while it waits for more."""
+        nonlocal sender
+        options = sink_options(
+            {"nameserver": cluster.nameserver, "topic": "out", "maxInFlight": str(rows_max)},
+            env=lambda _: None, content=lambda _: None,
+        )  # fmt: skip
+        session = await background().session(options.access)
+        sender = RowSender(session, options, SystemClock(), seeded_chance())
+        batch = pa.RecordBatch.from_pydict(
+            {"body": [str(at) for at in range(200 if rows_max < 100 else 6_000)]}
+        )
+        rows = encode_rows(
+            batch, SinkColumns(body="body"), tag=None, stamps=None, first_row=0, ids=sender.ids
+        )
+        sending = asyncio.create_task(sender.send(rows))
+        most = 0
+        while not sending.done():
+            most = max(most, sender.rows_on_way)
+            await asyncio.sleep(0)
+        await sending
+        await sender.finish()
+        return most
+
+    most = background().run(send(), asked="sending", seconds_max=60)
+    assert 0 < most <= rows_max
+    assert sender.sent == (200 if rows_max < 100 else 6_000)
+    assert sender.rows_on_way == 0
+
+
+def test_rows_with_one_number_go_to_one_queue_in_order_unless_they_have_a_key(
+    cluster: BlockingCluster,
+) -> None:
+    rows = 240
+    keys = [None if at % 4 else f"user-{at % 3}" for at in range(rows)]
+    batch = {
+        "body": [str(at) for at in range(rows)],
+        "shardingKey": pa.array(keys, pa.string()),
+        "partition": pa.array([at % 5 for at in range(rows)], pa.int32()),
+    }
+    write(cluster, schema(body=TEXT, shardingKey=TEXT, partition=IntegerType()), batch, maxInFlight="50")
+    places: dict[object, list[tuple[Any, ...]]] = {}
+    for row in rows_of(cluster):
+        at = int(row["body"])
+        assert dict(row["properties"]).get("__SHARDINGKEY") == keys[at]
+        places.setdefault(keys[at] or at % 5, []).append(
+            (row["brokerName"], row["queueId"], row["queueOffset"], at)
+        )
+    assert len(places) == 8
+    for found in places.values():
+        assert len({place[:2] for place in found}) == 1
+        assert [place[3] for place in sorted(found)] == sorted(place[3] for place in found)
+    assert len({place[0][:2] for group, place in places.items() if isinstance(group, int)}) == 5
+
+
+def test_headers_of_kafka_are_properties(cluster: BlockingCluster) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "n", "value": b"1"}, {"key": "TAGS", "value": b"x"}], None, []], kind)
+    pair = StructType([StructField("key", TEXT), StructField("value", BinaryType())])
+    kinds = schema(value=TEXT, key=TEXT, headers=ArrayType(pair))
+    write(cluster, kinds, {"value": ["a", "b", "c"], "key": ["k", None, ""], "headers": headers})
+    found = {
+        row["body"]: (row["keys"], dict(row["properties"]).get("n"), row["tag"]) for row in rows_of(cluster)
+    }
+    assert found == {b"a": (["k"], "1", None), b"b": ([], None, None), b"c": ([], None, None)}
+    bad = pa.array([[{"key": "n", "value": b"\xff"}]], kind)
+    with pytest.raises(SinkWriteError, match="no UTF-8"):
+        write(cluster, kinds, {"value": ["a"], "key": ["k"], "headers": bad})
+    with pytest.raises(SinkSchemaError, match="array<struct<key: string, value: binary>>"):
+        write(cluster, schema(value=TEXT, headers=ArrayType(TEXT)), {"value": ["a"]})
+
+
+def test_a_broker_that_would_deliver_too_early_gets_no_rows(cluster: BlockingCluster) -> None:
+    kinds = schema(body=TEXT, deliverTimestamp=TimestampType())
+    when = pa.array([datetime(2099, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    old = Command(code=ResponseCode.SUCCESS, opaque=0, language=LanguageCode.JAVA, version=Version.V4_9_3)
+    stop = cluster.intercept(RequestCode.HEART_BEAT, lambda _request: old)
+    with pytest.raises(SinkWriteError, match=r"broker-. at .* is older than 5\.0.*use delayLevel"):
+        write(cluster, kinds, {"body": ["later"], "deliverTimestamp": when})
+    nothing = pa.array([None], pa.timestamp("us", tz="UTC"))
+    assert write(cluster, kinds, {"body": ["now"], "deliverTimestamp": nothing}) == 1
+    stop()
+    tomorrow = pa.array([datetime.now(UTC) + timedelta(hours=20)], pa.timestamp("us", tz="UTC"))
+    assert write(cluster, kinds, {"body": ["later"], "deliverTimestamp": tomorrow}) == 1
+    assert [row["body"] for row in rows_of(cluster)] == [b"now"]
+
+
+def test_rows_outlive_the_restart_of_a_broker(cluster: BlockingCluster) -> None:
+    kinds = schema(body=TEXT, brokerName=TEXT, queueId=IntegerType())
+    batch = {"body": ["a"], "brokerName": ["broker-a"], "queueId": pa.array([1], pa.int32())}
+    write(cluster, kinds, batch)
+    cluster.kill("broker-a")
+    restarting = threading.Timer(1.5, cluster.restart, ["broker-a"])
+    restarting.start()
+    assert write(cluster, kinds, {**batch, "body": ["b"]}) == 1
+    restarting.join()
+    assert {row["body"] for row in rows_of(cluster)} == {b"a", b"b"}

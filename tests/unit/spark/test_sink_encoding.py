@@ -1,11 +1,14 @@
 """Rows as messages on the wire, without Spark and without a broker."""
 
+import random
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from trimtab.client.routes import Route
@@ -15,6 +18,7 @@ from trimtab.spark.problems import SinkSchemaError, SinkWriteError
 from trimtab.spark.sink_columns import SinkColumns, sink_columns
 from trimtab.spark.sink_encoding import STAMP, EncodedRows, encode_rows
 from trimtab.spark.sink_loads import Load, loads_of
+from trimtab.spark.sink_stamps import Occurrences, Stamps
 from trimtab.wire.batch import decode_batch
 from trimtab.wire.bodies import BrokerData, QueueData, TopicRouteData
 from trimtab.wire.hashing import java_hash
@@ -29,7 +33,7 @@ def options(**more: str) -> SinkOptions:
 
 def encoded(columns: SinkColumns, data: dict[str, Any], **more: Any) -> EncodedRows:
     batch = pa.RecordBatch.from_pydict(data)
-    given: dict[str, Any] = {"tag": None, "stamp": None, "first_row": 0, **more}
+    given: dict[str, Any] = {"tag": None, "stamps": None, "first_row": 0, **more}
     return encode_rows(
         batch, columns, ids=lambda count: pa.array([f"ID{at}" for at in range(count)]), **given
     )
@@ -69,17 +73,71 @@ def test_a_batch_body_holds_what_the_rows_say() -> None:
             ),
             "flag": [7, None, 0],
         },
-        stamp="q:3:0:",
+        stamps=Stamps("q:3:0:"),
         first_row=10,
     )
     entries = decode_batch(b"".join(rows.entries.to_pylist()))
     assert [entry.body for entry in entries] == [b"one", b"\x00\x01\x02", b"three"]
     assert [entry.flag for entry in entries] == [7, 0, 0]
     found = [decode_properties(entry.properties) for entry in entries]
+    stamps = [properties.pop(STAMP) for properties in found]
+    assert len(set(stamps)) == 3
+    assert all(stamp.startswith("q:3:0:") for stamp in stamps)
     assert found == [
-        {"UNIQ_KEY": "ID0", "WAIT": "true", "TAGS": "eu", "KEYS": "k1 k2", "n": "1", STAMP: "q:3:0:10"},
-        {"UNIQ_KEY": "ID1", "WAIT": "true", STAMP: "q:3:0:11"},
-        {"UNIQ_KEY": "ID2", "WAIT": "true", "Grüße": "🚀", STAMP: "q:3:0:12"},
+        {"UNIQ_KEY": "ID0", "WAIT": "true", "TAGS": "eu", "KEYS": "k1 k2", "n": "1"},
+        {"UNIQ_KEY": "ID1", "WAIT": "true"},
+        {"UNIQ_KEY": "ID2", "WAIT": "true", "Grüße": "🚀"},
+    ]
+
+
+def stamps_of(rows: list[dict[str, Any]], columns: SinkColumns, batch_rows: int) -> list[str]:
+    stamps = Stamps("q:0:0:", remembered_max=3)
+    found = []
+    for at in range(0, len(rows), batch_rows):
+        part = rows[at : at + batch_rows]
+        data: dict[str, Any] = {name: [row[name] for row in part] for name in part[0]}
+        if "tag" in data:
+            data["tag"] = pa.array(data["tag"], pa.string())
+        found += [properties[STAMP] for properties in properties_of(encoded(columns, data, stamps=stamps))]
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.sampled_from(["eu", "us", None])), min_size=1),
+    st.randoms(),
+)
+def test_stamps_of_rows_do_not_depend_on_their_order(
+    rows: list[tuple[bytes, str | None]], chance: random.Random
+) -> None:
+    columns = SinkColumns(body="body", tag="tag")
+    dicts = [{"body": body, "tag": tag} for body, tag in rows]
+    stamps = stamps_of(dicts, columns, 4)
+    assert len(set(stamps)) == len(rows), "no row is taken for another"
+    chance.shuffle(dicts)
+    assert sorted(stamps_of(dicts, columns, 7)) == sorted(stamps)
+
+
+def test_where_a_row_goes_to_is_a_part_of_its_stamp() -> None:
+    columns = SinkColumns(body="body", broker_name="brokerName", queue_id="queueId")
+    rows = [{"body": "same", "brokerName": "a", "queueId": at} for at in range(2)]
+    assert sorted(stamps_of(rows, columns, 5)) == sorted(stamps_of(rows[::-1], columns, 5))
+    assert stamps_of(rows[:1], columns, 5) != stamps_of(rows[1:], columns, 5)
+
+
+def test_a_row_with_an_id_of_its_own_is_known_by_that_alone() -> None:
+    columns = SinkColumns(body="body", row_id="rowId")
+    assert stamps_of([{"body": "x", "rowId": "o-7"}], columns, 5) == ["id:o-7"]
+    with pytest.raises(SinkWriteError, match="row 0 of this task has no rowId"):
+        encoded(columns, {"body": ["x"], "rowId": pa.array([None], pa.string())}, stamps=Stamps("q"))
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 4))
+def test_occurrences_are_counted_exactly_however_few_are_remembered(
+    numbers: list[int], recent_max: int
+) -> None:
+    counts = Occurrences(recent_max)
+    assert [counts.add(number) for number in numbers] == [
+        numbers[:at].count(number) for at, number in enumerate(numbers)
     ]
 
 
@@ -91,7 +149,7 @@ def test_a_slice_of_a_larger_batch_is_encoded_as_itself() -> None:
     })  # fmt: skip
     columns = SinkColumns(body="body", properties="properties", keys="keys")
     rows = encode_rows(
-        table.slice(1, 2), columns, tag="T", stamp=None, first_row=0, ids=lambda n: pa.array(["I"] * n)
+        table.slice(1, 2), columns, tag="T", stamps=None, first_row=0, ids=lambda n: pa.array(["I"] * n)
     )
     assert [(p["n"], p["KEYS"], p["TAGS"]) for p in properties_of(rows)] == [("1", "y", "T"), ("2", "z", "T")]
     (load,) = loads_of(rows, options(), route)
