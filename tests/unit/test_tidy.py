@@ -23,7 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "testing": {"broker", "names", "client", "io", "wire"},
     "testing_pytest": {"testing"},
     "blocking": {"client"},
-    "spark": {"client", "io", "wire"},
+    "spark": {"client", "io", "wire", "broker.sql92_parser", "broker.sql92_nodes"},
     "pipelines": {"spark", "balance", "sim"},
     "dashboard": {
         "client.admin",

@@ -1,6 +1,7 @@
 """The options about reaching a cluster, which source and sink share. Secrets never appear in a representation. PURE."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.spark.option_reading import OptionReader
@@ -8,8 +9,17 @@ from trimtab.spark.problems import OptionError
 
 CONNECTION_OPTIONS = (
     "nameserver", "namesrvAddr", "kafka.bootstrap.servers", "accessKey", "secretKey", "securityToken", "accessKeyFile",
-    "secretKeyFile", "tls", "tlsCaFile", "requestTimeoutMs", "numRetries", "retryIntervalMs",
+    "secretKeyFile", "tls", "tlsCaFile", "requestTimeoutMs", "numRetries", "retryIntervalMs", "kafka.security.protocol",
 )  # fmt: skip
+
+EMBEDDED = "embedded:"
+_HOST = re.compile(r"[^\s:;,/]+|\[[0-9a-fA-F:.]+\]")
+_PORTS = 65_536
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+_PROTOCOLS = {"plaintext": False, "sasl_plaintext": False, "ssl": True, "sasl_ssl": True}
+"""Of Kafka, and whether that is with TLS."""
+_CONNECTION_WORDS = frozenset(name.lower() for name in CONNECTION_OPTIONS)
+_SECRET_WORDS = frozenset({"secretkey", "securitytoken"})
 
 Lookup = Callable[[str], str | None]
 """Gives the value of an environment variable, or the content of a file."""
@@ -40,19 +50,60 @@ def access_options(reader: OptionReader, env: Lookup, content: Lookup) -> Access
     if (access_key is None) != (secret_key is None):
         missing = "secretKey" if secret_key is None else "accessKey"
         raise OptionError(missing, "", "both accessKey and secretKey, or neither")
-    retries = reader.count("numRetries", least=0)
-    ca_file = reader.text("tlsCaFile")
+    token = _secret(reader, "securityToken", None, env, content)
+    if token is not None and access_key is None:
+        raise OptionError("securityToken", "***", "a token only together with accessKey and secretKey")
+    retries = reader.count("numRetries", "fetchOffset.numRetries", least=0)
+    tls, ca_file = _tls(reader, content)
     return Access(
-        nameserver=nameserver.replace(",", ";"),
+        nameserver=_addresses(nameserver),
         access_key=access_key,
         secret_key=secret_key,
-        security_token=_secret(reader, "securityToken", None, env, content),
-        tls=reader.flag("tls", default=ca_file is not None),
+        security_token=token,
+        tls=tls,
         tls_ca_file=ca_file,
         request_ms=reader.span_ms("requestTimeoutMs", 3_000),
         retries=3 if retries is None else retries,
-        retry_ms=reader.span_ms("retryIntervalMs", 200),
+        retry_ms=reader.span_ms("retryIntervalMs", 200, "fetchOffset.retryIntervalMs"),
     )
+
+
+def _addresses(text: str) -> str:
+    """Kafka's notebooks have commas between them."""
+    addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
+    if text.strip() != EMBEDDED and (not addresses or not all(map(_is_address, addresses))):
+        raise OptionError("nameserver", text, "host:port, several with ; between them")
+    return ";".join(addresses)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(_HOST.fullmatch(host)) and port.isascii() and port.isdecimal() and 0 < int(port) < _PORTS
+
+
+def _tls(reader: OptionReader, content: Lookup) -> tuple[bool, str | None]:
+    ca_file = reader.text("tlsCaFile")
+    protocol = reader.choice("kafka.security.protocol", "plaintext", _PROTOCOLS)
+    is_on = reader.flag("tls", default=protocol or ca_file is not None)
+    if ca_file is None:
+        return is_on, None
+    if not is_on:
+        raise OptionError("tlsCaFile", ca_file, "a file only with tls, which is false")
+    if _CERTIFICATE not in (content(ca_file) or ""):
+        raise OptionError(
+            "tlsCaFile", ca_file, "a PEM file that this process can read, with certificates in it"
+        )
+    return is_on, ca_file
+
+
+def connection_part(options: Mapping[str, str]) -> dict[str, str]:
+    """Of the options of a source those that a sink of the same cluster takes too."""
+    return {name: value for name, value in options.items() if name.lower() in _CONNECTION_WORDS}
+
+
+def is_open_secret(name: str, value: str) -> bool:
+    """Whether an option is a secret that stands there for everybody to read."""
+    return name.strip().lower() in _SECRET_WORDS and not value.strip().startswith("${")
 
 
 def _secret(

@@ -15,9 +15,11 @@ from trimtab.client.session import Session
 from trimtab.errors import QueryNotFoundError, TopicNotFoundError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.spark.access import Access
+from trimtab.spark.decisions import meant_by
 from trimtab.spark.losses import Kept
 from trimtab.spark.offsets import Offsets
 from trimtab.spark.options import Choice
+from trimtab.spark.positions import ANY_BROKER
 from trimtab.wire.bodies import (
     ClusterInfo,
     ConsumeFromWhere,
@@ -56,6 +58,8 @@ class Layout:
 
     addresses: Mapping[MessageQueue, str]
     missing_topics: tuple[str, ...] = ()
+    others: tuple[MessageQueue, ...] = ()
+    """Queues of the same topics that are not to be read."""
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -94,10 +98,13 @@ class ClusterView:
             for route in routes
             if route is not None
             for queue, address in _places(route).items()
-            if choice.queues is None or queue in choice.queues
         }
         missing = tuple(topic for topic, route in zip(topics, routes, strict=True) if route is None)
-        return Layout(addresses, missing)
+        if choice.queues is None:
+            return Layout(addresses, missing)
+        named = {one for queue in choice.queues for one in _meant(queue, addresses)}
+        others = tuple(queue for queue in addresses if queue not in named)
+        return Layout({queue: addresses[queue] for queue in addresses if queue in named}, missing, others)
 
     async def live_brokers(self) -> frozenset[str]:
         """The names of brokers that are registered."""
@@ -191,8 +198,9 @@ class ClusterView:
 
         await asyncio.gather(*map(meet, strangers))
 
-    async def commit(self, layout: Layout, group: str, offsets: Offsets) -> None:
-        """Tells the brokers how far a group has come. What fails is told in the log: the checkpoint is what counts."""
+    async def commit(self, layout: Layout, group: str, offsets: Offsets) -> dict[MessageQueue, int]:
+        """Tells the brokers how far a group has come; gives back what they took. What fails is told in the log: the checkpoint is what counts."""
+        taken: dict[MessageQueue, int] = {}
 
         async def ask(queue: MessageQueue, address: str) -> None:
             header = UpdateConsumerOffset(
@@ -206,9 +214,12 @@ class ClusterView:
                 await self._session.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, asked=asked)
             except TrimtabError as error:
                 _log.warning("%s", error)
+            else:
+                taken[queue] = offsets[queue]
 
         places = {queue: address for queue, address in layout.addresses.items() if queue in offsets}
         await asyncio.gather(*(ask(queue, address) for queue, address in places.items()))
+        return taken
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -277,6 +288,10 @@ class ClusterView:
                 _log.info("asked again: %s", error)
                 await asyncio.sleep(self._access.retry_ms / 1000)
         return await ask()
+
+
+def _meant(queue: MessageQueue, known: Mapping[MessageQueue, str]) -> list[MessageQueue]:
+    return meant_by(queue, known) if queue.broker_name == ANY_BROKER else [queue]
 
 
 def _places(route: Route) -> dict[MessageQueue, str]:

@@ -1,13 +1,14 @@
 """What a stream reads next, and where a query begins: decided from what the cluster said. PURE."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from trimtab.model import MessageQueue
 from trimtab.spark.limits import TriggerLimits, capped_by_bytes, capped_by_offsets, is_due
 from trimtab.spark.losses import Kept, LossPolicy, loss_text
 from trimtab.spark.offsets import Offsets, Progress, QueueRange, next_progress
-from trimtab.spark.positions import EARLIEST, LATEST, Position
+from trimtab.spark.positions import ANY_BROKER, EARLIEST, LATEST, Position
 from trimtab.spark.problems import DataLossError, OptionError, one_of
 from trimtab.wire.hashing import java_hash
 
@@ -26,7 +27,7 @@ def resolved(
         found = {queue: _special(position.others, have) for queue, have in kept.items()}
         return {**found, **(at_time or {})}
     if position.kind == "offsets":
-        named = position.queues or {}
+        named = placed(option, position.queues or {}, kept)
         _refuse_unknown(option, named, kept)
         return {queue: _special(named.get(queue, position.others), have) for queue, have in kept.items()}
     number = EARLIEST if position.kind == "earliest" else LATEST
@@ -51,6 +52,37 @@ def _of_group(
             offset = have.first if queue.topic in begun else _special(position.others, have)
         found[queue] = offset
     return found
+
+
+T = TypeVar("T")
+
+
+def placed(
+    option: str, named: Mapping[MessageQueue, T], known: Collection[MessageQueue]
+) -> dict[MessageQueue, T]:
+    """What is said of queues by number alone, as Kafka's notebooks do: `partition`, or the queue's id where one broker has the topic."""
+    found = {}
+    for queue, value in named.items():
+        if queue.broker_name != ANY_BROKER:
+            found[queue] = value
+            continue
+        meant = meant_by(queue, known)
+        if len(meant) != 1:
+            there = one_of(
+                sorted(f"{partition_number(one)} ({one})" for one in known if one.topic == queue.topic)[:20]
+            )
+            raise OptionError(
+                option, f"{queue.topic} {queue.queue_id}", f"partitions that there are: {there or 'none'}"
+            )
+        found[meant[0]] = value
+    return found
+
+
+def meant_by(queue: MessageQueue, known: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """The queues with a number."""
+    of_topic = [one for one in known if one.topic == queue.topic]
+    exactly = [one for one in of_topic if partition_number(one) == queue.queue_id]
+    return exactly or [one for one in of_topic if one.queue_id == queue.queue_id]
 
 
 def _refuse_unknown(option: str, named: Offsets, kept: Mapping[MessageQueue, Kept]) -> None:

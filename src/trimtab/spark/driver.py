@@ -2,34 +2,37 @@
 
 Everything that must survive lies in the offsets that Spark stores. What is kept here saves questions: the layout for some seconds, the
 ends of queues for a fraction of one while nothing happens.
+
+A stream outlives its servers' restarts: the last layout is kept while no name server answers, a queue whose broker is away stays where it
+is, and a question that gets no answer is asked again until `outageTimeoutMs` is over. Only a query that never got an answer fails at once.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from trimtab.errors import NoRouteError
+from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.io.clock import Clock
 from trimtab.model import MessageQueue
 from trimtab.spark.background import background, patience_s
 from trimtab.spark.cluster import ClusterView, Layout, only
-from trimtab.spark.decisions import Seen, Wishes, next_step, refuse_confusion, resolved
+from trimtab.spark.decisions import Seen, Wishes, next_step, placed, refuse_confusion, resolved
 from trimtab.spark.limits import TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
 from trimtab.spark.offsets import Offsets, Progress, QueueRange, ranges_between
 from trimtab.spark.options import SourceOptions
 from trimtab.spark.positions import Position
-from trimtab.spark.problems import OptionError
+from trimtab.spark.problems import OptionError, OutageError
+from trimtab.spark.reminders import Reminders
 from trimtab.spark.samples import TOOLS_GROUP, Sampler
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOKED_AT_MAX = 64
-"""Queues whose first waiting message is looked at after a batch."""
+ASKED_AGAIN_MS_MAX = 5_000
 
 
 class Driver:
@@ -46,17 +49,22 @@ class Driver:
         self._last_batch_ms: int | None = None
         self._initial: Progress | None = None
         self._bounds: dict[MessageQueue, int] | None = None
+        self._timed: set[MessageQueue] = set()
+        """Queues with a message of the ending time or later: their bound stays."""
         self._is_available_now = False
         self._committed: Offsets = {}
         self._is_introduced = False
         self._mean_bytes: dict[MessageQueue, float] = {}
         self._waiting_since: Offsets = {}
+        self._gone: frozenset[MessageQueue] = frozenset()
+        self._is_acquainted = False
+        self._reminders = Reminders(_log)
 
     # --- batches ----------------------------------------------------------------------------------------------
 
     def batch_tasks(self) -> list[tuple[QueueRange, ...]]:
         """What the tasks of a batch query read."""
-        return self._run(self._batch_tasks(), "planning a batch")
+        return self._run(self._batch_tasks, "planning a batch")
 
     async def _batch_tasks(self) -> list[tuple[QueueRange, ...]]:
         options = self._options
@@ -77,7 +85,7 @@ class Driver:
     def initial(self) -> Progress:
         """Where the stream begins; the same answer however often Spark asks."""
         if self._initial is None:
-            self._initial = self._run(self._find_initial(), "finding where to begin")
+            self._initial = self._run(self._find_initial, "finding where to begin")
         return self._initial
 
     async def _find_initial(self) -> Progress:
@@ -100,7 +108,7 @@ class Driver:
 
     def latest(self, start: Progress, *, limited: bool) -> Progress:
         """The end of the next batch; `start` if there is none."""
-        return self._run(self._latest(start, limited=limited), "looking for new messages")
+        return self._run(lambda: self._latest(start, limited=limited), "looking for new messages")
 
     async def _latest(self, start: Progress, *, limited: bool) -> Progress:
         options = self._options
@@ -118,7 +126,7 @@ class Driver:
         wishes = Wishes(limits, options.loss, bounds, waits=not self._is_available_now)
         step = next_step(start, seen, wishes, waited_ms)
         for warning in step.warnings:
-            _log.warning("%s", warning)
+            self._reminders.say(warning, warning, now_ms)
         if step.progress is not start:
             self._last_batch_ms = now_ms
             self._seen_ms = None
@@ -134,7 +142,7 @@ class Driver:
         }
         if not behind:
             return {}
-        places = dict(list(only(self._layout, behind).addresses.items())[:LOOKED_AT_MAX])
+        places = only(self._layout, behind).addresses
         return await (await self._sampler()).store_times(places, behind)
 
     def newest(self) -> Progress | None:
@@ -146,7 +154,7 @@ class Driver:
         ranges = ranges_between(start, end)
         if not ranges:
             return []
-        return self._run(self._tasks(ranges), "planning a batch")
+        return self._run(lambda: self._tasks(ranges), "planning a batch")
 
     async def _tasks(self, ranges: list[QueueRange]) -> list[tuple[QueueRange, ...]]:
         view = await self._view()
@@ -169,7 +177,7 @@ class Driver:
     def commit(self, end: Progress) -> None:
         """Tells the brokers how far the group has come, so that tools show it."""
         if self._options.commits:
-            self._run(self._commit_anew(end.offsets), "committing")
+            self._run(lambda: self._commit_anew(end.offsets), "committing")
 
     async def _commit_anew(self, offsets: Offsets) -> None:
         await self._commit(await self._view(), offsets)
@@ -185,8 +193,7 @@ class Driver:
             if not self._is_introduced:
                 await view.introduce(self._layout, group)
                 self._is_introduced = True
-            await view.commit(self._layout, group, changed)
-            self._committed = dict(offsets)
+            self._committed = {**self._committed, **await view.commit(self._layout, group, changed)}
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -196,15 +203,15 @@ class Driver:
         if self._seen_ms is not None and now_ms - self._seen_ms < self._options.offset_refresh_ms:
             return
         if self._layout_ms is None or now_ms - self._layout_ms >= self._options.route_refresh_ms:
-            await self._fresh_layout(view)
+            await self._renew_layout(view, start, now_ms)
         nexts = await view.nexts(self._layout)
         for queue, error in nexts.failed.items():
-            _log.warning("%s stays where it is: %s", queue, error)
+            self._reminders.say(queue.broker_name, f"{queue} stays where it is: {error}", now_ms)
         asked_firsts = self._queues_to_ask_firsts(start, nexts.found, now_ms)
         firsts = await view.firsts(only(self._layout, asked_firsts))
         # Zero is what a broker says of a queue that it has nothing of yet, and -1 what some versions say.
         found = {queue: max(following, 0) for queue, following in nexts.found.items()}
-        self._seen = Seen(found, firsts.found, await self._gone(view, start))
+        self._seen = Seen(found, firsts.found, self._gone & start.offsets.keys())
         self._seen_ms = now_ms
 
     def _queues_to_ask_firsts(self, start: Progress, nexts: Offsets, now_ms: int) -> list[MessageQueue]:
@@ -213,36 +220,68 @@ class Driver:
             return list(nexts)
         return [queue for queue, following in nexts.items() if following < start.offsets.get(queue, 1 << 62)]
 
-    async def _gone(self, view: ClusterView, start: Progress) -> frozenset[MessageQueue]:
-        """Queues that brokers no longer have although they are there; a broker that is away is waited for."""
-        lacking = [queue for queue in start.offsets if queue not in self._layout.addresses]
-        if not lacking:
-            return frozenset()
-        live = await view.live_brokers()
+    async def _renew_layout(self, view: ClusterView, start: Progress, now_ms: int) -> None:
+        """The queues as they are now. What is no longer there is told apart from what is away, which keeps its place."""
+        known = self._layout.addresses
+        try:
+            layout = await view.layout(self._options.choice)
+            lacking = (known.keys() | start.offsets.keys()) - layout.addresses.keys()
+            live: frozenset[str] = frozenset()
+            if lacking:
+                live = await view.live_brokers()
+                # A broker that came back between the two answers is not one that has lost its queues.
+                layout = await view.layout(self._options.choice)
+                lacking -= layout.addresses.keys()
+        except TrimtabError as error:
+            if not error.retriable or not known:
+                raise
+            self._layout_ms = now_ms
+            self._reminders.say("names", f"the stream goes on with the queues it knows: {error}", now_ms)
+            return
         for name in sorted({queue.broker_name for queue in lacking} - live):
-            _log.warning("%s is not there; its queues stay where they are until it is back", name)
-        return frozenset(queue for queue in lacking if queue.broker_name in live)
+            text = f"{name} is not there; its queues stay where they are until it is back"
+            self._reminders.say(name, text, now_ms)
+        away = {queue: known[queue] for queue in lacking if queue in known and queue.broker_name not in live}
+        self._layout = Layout({**away, **layout.addresses}, layout.missing_topics)
+        self._gone = frozenset(queue for queue in lacking if queue.broker_name in live)
+        self._layout_ms = now_ms
 
     async def _find_bounds(self, view: ClusterView) -> dict[MessageQueue, int] | None:
-        """Where the stream ends, if it does: found once, at the first look and not before."""
-        if self._bounds is not None:
-            return self._bounds
+        """Where the stream ends, if it does. A time that is still to come is looked for until a message has reached it."""
         end = self._options.end
         if end is None and not self._is_available_now:
             return None
-        bounds = dict(self._seen.nexts)
+        bounds = {} if self._bounds is None else self._bounds
+        nexts = self._seen.nexts
+        if self._is_available_now and self._bounds is not None:
+            return bounds
         if end is not None:
-            layout = only(self._layout, bounds)
-            kept = await view.kept(layout)
-            ends = await self._resolved(view, layout, kept, "endingOffsets", end)
-            named = {**bounds, **ends}
-            bounds = (
-                {queue: min(bounds[queue], named[queue]) for queue in bounds}
-                if self._is_available_now
-                else named
-            )
+            ends = nexts if self._bounds is None else self._unbounded(end, bounds)
+            bounds = bounds | await self._ends(view, only(self._layout, ends), end)
+        if self._is_available_now:
+            bounds = {
+                queue: min(following, bounds.get(queue, following)) for queue, following in nexts.items()
+            }
         self._bounds = bounds
         return bounds
+
+    def _unbounded(self, end: Position, bounds: Offsets) -> list[MessageQueue]:
+        """Queues that have messages beyond what was their end when a time was looked for, and queues that are new."""
+        if end.kind not in ("time", "times"):
+            return []
+        return [
+            queue
+            for queue, following in self._seen.nexts.items()
+            if queue not in bounds or (queue not in self._timed and following > bounds[queue])
+        ]
+
+    async def _ends(self, view: ClusterView, layout: Layout, end: Position) -> dict[MessageQueue, int]:
+        if not layout.addresses:
+            return {}
+        kept = await view.kept(layout)
+        ends = await self._resolved(view, layout, kept, "endingOffsets", end)
+        self._timed |= {queue for queue, offset in ends.items() if offset < kept[queue].next}
+        return ends
 
     async def _sizes(self, start: Progress) -> Mapping[MessageQueue, float]:
         """Sampled once for each queue; sizes of messages in a queue rarely change their order of magnitude."""
@@ -285,9 +324,8 @@ class Driver:
         if position.kind == "time":
             times = dict.fromkeys(layout.queues, position.at_ms)
         else:
-            times = {
-                queue: at_ms for queue, at_ms in (position.queues or {}).items() if queue in layout.addresses
-            }
+            named = placed(option, position.queues or {}, layout.queues)
+            times = {queue: at_ms for queue, at_ms in named.items() if queue in layout.addresses}
         hints = await view.hints(layout, times)
         sampler = await self._sampler()
         found = await asyncio.gather(
@@ -328,7 +366,7 @@ class Driver:
         choice = self._options.choice
         for topic in layout.missing_topics:
             raise OptionError("topic", topic, "a topic that exists; create it, or mend the name")
-        for queue in sorted(choice.queues or (), key=str):
+        for queue in placed("assign", dict.fromkeys(choice.queues or ()), layout.queues + layout.others):
             if queue not in layout.addresses:
                 raise OptionError("queues", str(queue), "queues that the topic has")
         if self._options.schema_mode == "kafka":
@@ -347,5 +385,28 @@ class Driver:
         session = await background().session(self._options.access)
         return Sampler(session, self._options.group or TOOLS_GROUP, self._options.access.request_ms / 1000)
 
-    def _run(self, coroutine: Coroutine[Any, Any, T], asked: str) -> T:
-        return background().run(coroutine, asked=asked, seconds_max=patience_s(self._options.access) * 2)
+    def _run(self, work: Callable[[], Awaitable[T]], asked: str) -> T:
+        access, outage_s = self._options.access, self._options.outage_ms / 1000
+        return background().run(
+            self._patiently(work, asked), asked=asked, seconds_max=patience_s(access) * 2 + outage_s
+        )
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]], asked: str) -> T:
+        """Once there was an answer, no answer is taken for a restart until it has lasted too long."""
+        began_ms = self._clock.monotonic_ms()
+        pause_ms = self._options.access.retry_ms
+        while True:
+            try:
+                found = await work()
+            except TrimtabError as error:
+                now_ms = self._clock.monotonic_ms()
+                if not error.retriable or not self._is_acquainted:
+                    raise
+                if now_ms - began_ms >= self._options.outage_ms:
+                    raise OutageError(asked, self._options.outage_ms, error) from error
+                self._reminders.say(asked, f"{asked} is tried again: {error}", now_ms)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, ASKED_AGAIN_MS_MAX)
+            else:
+                self._is_acquainted = True
+                return found

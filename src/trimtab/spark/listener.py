@@ -4,6 +4,7 @@ import logging
 import math
 from importlib.util import find_spec
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -29,7 +30,7 @@ class LagListener(StreamingQueryListener):
         is_there = find_spec("prometheus_client") is not None
         if prometheus and not is_there:
             raise MissingExtraError('figures for Prometheus need its client: pip install "trimtab[metrics]"')
-        self._gauges = _Gauges(registry) if is_there and prometheus is not False else None
+        self._gauges = _gauges_in(registry) if is_there and prometheus is not False else None
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names, here and below
         """A query began."""
@@ -62,11 +63,23 @@ class LagListener(StreamingQueryListener):
             self._gauges.forget(query, lags)
 
 
-class _Gauges:
-    def __init__(self, registry: Any) -> None:
-        from prometheus_client import REGISTRY, Gauge  # noqa: PLC0415 - an extra
+_made: "WeakKeyDictionary[Any, _Gauges]" = WeakKeyDictionary()
 
-        where = registry if registry is not None else REGISTRY
+
+def _gauges_in(registry: Any) -> "_Gauges":
+    """A registry takes a name once: all listeners of a process show their figures in the same gauges."""
+    from prometheus_client import REGISTRY  # noqa: PLC0415 - an extra
+
+    where = REGISTRY if registry is None else registry
+    if where not in _made:
+        _made[where] = _Gauges(where)
+    return _made[where]
+
+
+class _Gauges:
+    def __init__(self, where: Any) -> None:
+        from prometheus_client import Gauge  # noqa: PLC0415 - an extra
+
         self._messages: Any = Gauge(
             "trimtab_spark_lag_messages", "Messages that wait in a queue", _LABELS, registry=where
         )

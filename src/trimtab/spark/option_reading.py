@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from trimtab.spark.positions import span_ms
 from trimtab.spark.problems import OptionError, one_of
+from trimtab.wire.resources import NAME
 
 T = TypeVar("T")
 
@@ -25,13 +26,17 @@ class OptionReader:
     def _refuse_unknown(self) -> None:
         names = {name.lower(): name for name in self._known}
         for given in self._given:
-            if given in names or given in _SPARKS_OWN:
+            if given in names or given in _SPARKS_OWN or self._is_kafkas(given):
                 continue
             near = difflib.get_close_matches(given, names, n=1)
             meant = f"; did you mean {names[near[0]]!r}?" if near else ""
             raise OptionError(
                 given, shown(given, self._given[given]), f"{one_of(sorted(self._known))}{meant}"
             )
+
+    def _is_kafkas(self, given: str) -> bool:
+        """What a notebook for Kafka says to Kafka's own client, which is not there."""
+        return given.startswith("kafka.") and "kafka.bootstrap.servers" in self._given and "sasl" not in given
 
     def text(self, *names: str) -> str | None:
         """The value of an option that may have several names; blank is the same as absent."""
@@ -54,28 +59,38 @@ class OptionReader:
         """`true` or `false`."""
         return self.choice(name, str(default).lower(), {"true": True, "false": False})
 
-    def count(self, name: str, *, least: int = 1) -> int | None:
+    def count(self, *names: str, least: int = 1) -> int | None:
         """A whole number."""
-        return self._parsed(name, lambda text: _whole(name, text, least))
+        return self._parsed(names, lambda text: _whole(names[0], text, least))
 
-    def size(self, name: str) -> int | None:
+    def size(self, name: str, least: int = 1, most: int = 1 << 62) -> int | None:
         """A number of bytes: `1048576`, `64m`, `1g`."""
-        return self._parsed(name, lambda text: _size(name, text))
+        size = self._parsed((name,), lambda text: _size(name, text))
+        if size is not None and not least <= size <= most:
+            raise OptionError(name, self.text(name) or "", f"a number of bytes from {least} to {most}")
+        return size
 
-    def span_ms(self, name: str, default_ms: int) -> int:
+    def name(self, *names: str, what: str, length_max: int) -> str | None:
+        """The name of a topic or of a group."""
+        text = self.text(*names)
+        if text is not None:
+            refuse_name(names[0], text, what, length_max)
+        return text
+
+    def span_ms(self, name: str, default_ms: int, *others: str) -> int:
         """A length of time."""
-        span = self._parsed(name, lambda text: span_ms(name, text))
+        span = self._parsed((name, *others), lambda text: span_ms(name, text))
         if span is not None and span < 1:
-            raise OptionError(name, self.text(name) or "", "a length of time of 1 ms or more")
+            raise OptionError(name, self.text(name, *others) or "", "a length of time of 1 ms or more")
         return default_ms if span is None else span
 
-    def names(self, name: str) -> tuple[str, ...]:
+    def names(self, *names: str) -> tuple[str, ...]:
         """A list with commas."""
-        text = self.text(name)
+        text = self.text(*names)
         return tuple(filter(None, (part.strip() for part in text.split(",")))) if text else ()
 
-    def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
-        text = self.text(name)
+    def _parsed(self, names: tuple[str, ...], parse: Callable[[str], T]) -> T | None:
+        text = self.text(*names)
         return None if text is None else parse(text)
 
 
@@ -85,9 +100,17 @@ _SPARKS_OWN = frozenset(
 """What Spark itself may put beside ours."""
 
 
+def refuse_name(option: str, text: str, what: str, length_max: int) -> None:
+    """Names that no broker takes."""
+    if len(text) > length_max or not NAME.fullmatch(text):
+        raise OptionError(
+            option, text, f"the name of a {what}: up to {length_max} of the characters a-z A-Z 0-9 _ - % |"
+        )
+
+
 def shown(name: str, value: str) -> str:
     """A value as errors may show it."""
-    return "***" if re.search(r"secret|password|token|access.?key", name, re.IGNORECASE) else value
+    return "***" if re.search(r"secret|password|token|access.?key|sasl", name, re.IGNORECASE) else value
 
 
 def _whole(name: str, text: str, least: int) -> int:

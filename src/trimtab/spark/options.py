@@ -8,22 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trimtab.broker.sql92_nodes import FilterSyntaxError
+from trimtab.broker.sql92_parser import parse
 from trimtab.model import MessageQueue
 from trimtab.spark.access import CONNECTION_OPTIONS, Access, Lookup, access_options
 from trimtab.spark.limits import TaskLimits, TriggerLimits
 from trimtab.spark.losses import LossPolicy
-from trimtab.spark.option_reading import OptionReader
+from trimtab.spark.option_reading import OptionReader, refuse_name
 from trimtab.spark.positions import (
     EARLIEST,
     LATEST,
     Position,
     Words,
+    partition_list,
     position_of,
     queue_list,
     time_ms,
     times_of,
 )
 from trimtab.spark.problems import OptionError
+from trimtab.wire.resources import GROUP_LENGTH_MAX, TOPIC_LENGTH_MAX
 
 SchemaMode = Literal["rocketmq", "kafka"]
 BodyAs = Literal["binary", "string"]
@@ -34,11 +38,12 @@ SOURCE_OPTIONS = (
     "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "group", "commitOffsets", "tag", "sql",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "minPartitions", "maxPartitions",
     "maxRecordsPerPartition", "splitQueues", "failOnDataLoss", "columns", "schemaMode", "includeHeaders", "bodyAs", "pullTimeoutMs",
-    "batchBytes", "routeRefreshMs", "offsetRefreshMs",
+    "batchBytes", "routeRefreshMs", "offsetRefreshMs", "outageTimeoutMs", "assign", "groupIdPrefix", "kafka.group.id",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
 )  # fmt: skip
 SINK_OPTIONS = (
     *CONNECTION_OPTIONS, "topic", "producerGroup", "tag", "sendTimeoutMs", "retries", "maxInFlight", "batchBytes",
-    "compression", "compressBodyOver", "stampReplays",
+    "compression", "compressBodyOver", "stampReplays", "includeHeaders", "schemaMode",
 )  # fmt: skip
 
 _SYSTEM_TOPICS = re.compile(
@@ -54,6 +59,7 @@ class Choice:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     queues: frozenset[MessageQueue] | None = None
+    """A queue whose broker has no name is meant by its number alone: see `positions`."""
     with_system_topics: bool = False
 
     def wants_topic(self, topic: str) -> bool:
@@ -94,6 +100,7 @@ class SourceOptions:
     batch_bytes: int
     route_refresh_ms: int
     offset_refresh_ms: int
+    outage_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,8 @@ class SinkOptions:
     producer_group: str
     tag: str | None
     send_ms: int
-    retries: int
+    retries: int | None
+    """None: as often as `send_ms` allows."""
     in_flight_max: int
     batch_bytes: int
     compression: str
@@ -118,7 +126,9 @@ def source_options(
 ) -> SourceOptions:
     """Checks everything that can be checked without a broker."""
     reader = OptionReader(options, SOURCE_OPTIONS)
-    group = reader.text("group")
+    group = reader.name("group", "kafka.group.id", what="group", length_max=GROUP_LENGTH_MAX)
+    schema_mode = reader.choice("schemaMode", "rocketmq", _SCHEMA_MODES)
+    names_brokers = schema_mode == "rocketmq"
     trigger = _trigger(reader, is_stream=is_stream)
     tasks = TaskLimits(
         reader.count("minPartitions"),
@@ -134,9 +144,9 @@ def source_options(
         )
     return SourceOptions(
         access=access_options(reader, env, content),
-        choice=_choice(reader),
-        start=_start(reader, is_stream=is_stream, now_ms=now_ms, group=group),
-        end=_end(reader, is_stream=is_stream, now_ms=now_ms),
+        choice=_choice(reader, names_brokers=names_brokers),
+        start=_start(reader, is_stream=is_stream, now_ms=now_ms, group=group, names_brokers=names_brokers),
+        end=_end(reader, is_stream=is_stream, now_ms=now_ms, names_brokers=names_brokers),
         time_after_end=reader.choice(
             "startingOffsetsByTimestampStrategy", "latest", {"latest": "latest", "error": "error"}
         ),
@@ -147,16 +157,18 @@ def source_options(
         tasks=tasks,
         loss=reader.choice("failOnDataLoss", "fail", _LOSS_WORDS),
         columns=reader.names("columns"),
-        schema_mode=reader.choice("schemaMode", "rocketmq", {"rocketmq": "rocketmq", "kafka": "kafka"}),
+        schema_mode=schema_mode,
         with_headers=reader.flag("includeHeaders", default=False),
         body_as=reader.choice("bodyAs", "binary", {"binary": "binary", "string": "string"}),
-        pull_ms=reader.span_ms("pullTimeoutMs", 30_000),
-        batch_bytes=reader.size("batchBytes") or 4 << 20,
+        pull_ms=reader.span_ms("pullTimeoutMs", 30_000, "kafkaConsumer.pollTimeoutMs"),
+        batch_bytes=reader.size("batchBytes", 64 << 10, 256 << 20) or 4 << 20,
         route_refresh_ms=reader.span_ms("routeRefreshMs", 30_000),
         offset_refresh_ms=reader.span_ms("offsetRefreshMs", 200),
+        outage_ms=reader.span_ms("outageTimeoutMs", 120_000),
     )
 
 
+_SCHEMA_MODES: Mapping[str, SchemaMode] = {"rocketmq": "rocketmq", "kafka": "kafka"}
 _LOSS_WORDS: Mapping[str, LossPolicy] = {
     "true": "fail",
     "false": "warn",
@@ -169,38 +181,44 @@ _LOSS_WORDS: Mapping[str, LossPolicy] = {
 def sink_options(options: Mapping[str, str], *, env: Lookup, content: Lookup) -> SinkOptions:
     """Checks everything that can be checked without a broker and without the columns."""
     reader = OptionReader(options, SINK_OPTIONS)
-    retries = reader.count("retries", least=0)
     compress_from = reader.size("compressBodyOver")
     words = ("zlib", "lz4", "zstd", "none")
     return SinkOptions(
         access=access_options(reader, env, content),
-        topic=reader.text("topic"),
-        producer_group=reader.text("producerGroup") or "trimtab-spark",
-        tag=reader.text("tag"),
-        send_ms=reader.span_ms("sendTimeoutMs", 30_000),
-        retries=3 if retries is None else retries,
+        topic=reader.name("topic", what="topic", length_max=TOPIC_LENGTH_MAX),
+        producer_group=reader.name("producerGroup", what="group", length_max=GROUP_LENGTH_MAX)
+        or "trimtab-spark",
+        tag=_printable(reader, "tag"),
+        send_ms=reader.span_ms("sendTimeoutMs", 120_000),
+        retries=reader.count("retries", least=0),
         in_flight_max=reader.count("maxInFlight") or 20_000,
-        batch_bytes=reader.size("batchBytes") or 1 << 20,
+        batch_bytes=reader.size("batchBytes", 1 << 10, 4 << 20) or 1 << 20,
         compression=reader.choice("compression", "none", {word: word for word in words}),
         compress_from_bytes=4_096 if compress_from is None else compress_from,
         stamps=reader.flag("stampReplays", default=True),
     )
 
 
-def _choice(reader: OptionReader) -> Choice:
-    topics, pattern = (
-        reader.names("topic") or reader.names("subscribe"),
-        reader.text("topicPattern", "subscribePattern"),
-    )
-    queues = reader.text("queues")
-    given = [
-        name for name, value in (("topic", topics), ("topicPattern", pattern), ("queues", queues)) if value
-    ]
+def _printable(reader: OptionReader, name: str) -> str | None:
+    text = reader.text(name)
+    if text is not None and not text.isprintable():
+        raise OptionError(name, text, "a text without control characters")
+    return text
+
+
+def _choice(reader: OptionReader, *, names_brokers: bool) -> Choice:
+    topics = reader.names("topic", "subscribe")
+    pattern = reader.text("topicPattern", "subscribePattern")
+    queues, assigned = reader.text("queues"), reader.text("assign")
+    ways = (("topic", topics), ("topicPattern", pattern), ("queues", queues), ("assign", assigned))
+    given = [name for name, value in ways if value]
     if len(given) != 1:
         value = " and ".join(given)
         raise OptionError(
-            given[1] if given else "topic", value, "exactly one of topic, topicPattern and queues"
+            given[1] if given else "topic", value, "exactly one of topic, topicPattern, queues and assign"
         )
+    for topic in topics:
+        refuse_name("topic", topic, "topic", TOPIC_LENGTH_MAX)
     if pattern is not None:
         try:
             re.compile(pattern)
@@ -209,6 +227,10 @@ def _choice(reader: OptionReader) -> Choice:
                 "topicPattern", pattern, f"a regular expression; this one is none: {error}"
             ) from None
     chosen = None if queues is None else queue_list("queues", queues)
+    if assigned is not None:
+        if names_brokers:
+            raise OptionError("assign", assigned, "queues, unless schemaMode is kafka")
+        chosen = partition_list("assign", assigned)
     return Choice(
         topics=topics if chosen is None else tuple(sorted({queue.topic for queue in chosen})),
         pattern=pattern,
@@ -217,36 +239,38 @@ def _choice(reader: OptionReader) -> Choice:
     )
 
 
-def _start(reader: OptionReader, *, is_stream: bool, now_ms: int, group: str | None) -> Position:
+def _start(
+    reader: OptionReader, *, is_stream: bool, now_ms: int, group: str | None, names_brokers: bool
+) -> Position:
     names = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
     _only_one(reader, names)
     others = LATEST if is_stream else EARLIEST
     if text := reader.text("startingTimestamp"):
         return Position("time", at_ms=time_ms("startingTimestamp", text, now_ms))
     if text := reader.text("startingOffsetsByTimestamp"):
-        return times_of("startingOffsetsByTimestamp", text, now_ms, others)
+        return times_of("startingOffsetsByTimestamp", text, now_ms, others, names_brokers=names_brokers)
     text = reader.text("startingOffsets") or ("latest" if is_stream else "earliest")
     words: tuple[Words, ...] = ("earliest", "latest", "group")
     if not is_stream and text.strip().lower() == "latest":
         raise OptionError(
             "startingOffsets", text, "earliest, group or JSON in a batch: from latest on there is nothing"
         )
-    position = position_of("startingOffsets", text, words, others)
+    position = position_of("startingOffsets", text, words, others, names_brokers=names_brokers)
     if position.kind == "group" and group is None:
         raise OptionError("startingOffsets", text, "group only together with the option group")
     return position
 
 
-def _end(reader: OptionReader, *, is_stream: bool, now_ms: int) -> Position | None:
+def _end(reader: OptionReader, *, is_stream: bool, now_ms: int, names_brokers: bool) -> Position | None:
     _only_one(reader, ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"))
     if text := reader.text("endingTimestamp"):
         return Position("time", at_ms=time_ms("endingTimestamp", text, now_ms))
     if text := reader.text("endingOffsetsByTimestamp"):
-        return times_of("endingOffsetsByTimestamp", text, now_ms, LATEST)
+        return times_of("endingOffsetsByTimestamp", text, now_ms, LATEST, names_brokers=names_brokers)
     text = reader.text("endingOffsets")
     if text is None:
         return None if is_stream else Position("latest")
-    position = position_of("endingOffsets", text, ("latest",), LATEST)
+    position = position_of("endingOffsets", text, ("latest",), LATEST, names_brokers=names_brokers)
     if position.queues and EARLIEST in position.queues.values():
         raise OptionError("endingOffsets", text, "offsets, or -1 for latest: nothing ends at earliest")
     return None if is_stream and position.kind == "latest" else position
@@ -259,17 +283,24 @@ def _only_one(reader: OptionReader, names: tuple[str, ...]) -> None:
 
 
 def _commits(reader: OptionReader, group: str | None, *, is_stream: bool) -> bool:
-    commits = reader.flag("commitOffsets", default=group is not None and is_stream)
+    # Kafka's source has a group for its rights and commits nothing.
+    commits = reader.flag("commitOffsets", default=reader.text("group") is not None and is_stream)
     if commits and group is None:
         raise OptionError("commitOffsets", "true", "true only together with the option group")
     return commits
 
 
 def _filter(reader: OptionReader) -> Filter:
-    tag, sql = reader.text("tag"), reader.text("sql")
+    tag, sql = _printable(reader, "tag"), reader.text("sql")
     if tag is not None and sql is not None:
         raise OptionError("sql", sql, "only one of tag and sql")
     if sql is not None:
+        try:
+            parse(sql)
+        except FilterSyntaxError as error:
+            raise OptionError(
+                "sql", sql, f"a condition such as n > 3 AND region = 'eu'; here is {error}"
+            ) from None
         return Filter("SQL92", sql)
     return Filter("TAG", tag or "*")
 

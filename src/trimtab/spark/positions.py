@@ -2,11 +2,13 @@
 
 `earliest`, `latest`, `group`, a time, or numbers for single queues: {"orders": {"broker-a": {"0": 23, "1": -2}}}, where -2 means
 earliest and -1 latest.
+
+Kafka's notebooks name no broker: {"orders": {"0": 23}}. Such a queue has `ANY_BROKER` until the brokers are known; see `decisions.placed`.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -15,6 +17,7 @@ from trimtab.model import MessageQueue
 from trimtab.spark.offsets import Offsets
 from trimtab.spark.problems import OptionError
 
+ANY_BROKER = ""
 EARLIEST = -2
 LATEST = -1
 
@@ -42,7 +45,9 @@ class Position:
 Words = Literal["earliest", "latest", "group"]
 
 
-def position_of(option: str, text: str, words: tuple[Words, ...], others: int) -> Position:
+def position_of(
+    option: str, text: str, words: tuple[Words, ...], others: int, *, names_brokers: bool = True
+) -> Position:
     """The meaning of `startingOffsets` or `endingOffsets`."""
     word = text.strip().lower()
     for known in words:
@@ -50,15 +55,19 @@ def position_of(option: str, text: str, words: tuple[Words, ...], others: int) -
             return Position(known, others=others)
     if not text.strip().startswith("{"):
         raise OptionError(option, text, f"{', '.join(words)}, or JSON such as {_QUEUES_ALLOWED}")
-    queues = queue_numbers(option, text)
+    queues = queue_numbers(option, text, names_brokers=names_brokers)
     if any(number < EARLIEST for number in queues.values()):
         raise OptionError(option, text, _QUEUES_ALLOWED)
     return Position("offsets", queues=queues, others=others)
 
 
-def times_of(option: str, text: str, now_ms: int, others: int) -> Position:
+def times_of(option: str, text: str, now_ms: int, others: int, *, names_brokers: bool = True) -> Position:
     """The meaning of `startingOffsetsByTimestamp`: a time for each queue."""
-    queues = _queues(option, text, lambda value: time_ms(option, str(value), now_ms))
+
+    def at_ms(value: object) -> int:
+        return time_ms(option, str(value), now_ms)
+
+    queues = _queues(option, text, at_ms, names_brokers=names_brokers)
     return Position("times", queues=queues, others=others)
 
 
@@ -101,9 +110,22 @@ def _span_ms(text: str) -> int | None:
     return None
 
 
-def queue_numbers(option: str, text: str) -> dict[MessageQueue, int]:
+def queue_numbers(option: str, text: str, *, names_brokers: bool = True) -> dict[MessageQueue, int]:
     """Numbers for queues, from JSON by topic, broker and queue id."""
-    return _queues(option, text, _whole_number)
+    return _queues(option, text, _whole_number, names_brokers=names_brokers)
+
+
+def partition_list(option: str, text: str) -> frozenset[MessageQueue]:
+    """Queues as Kafka's `assign` names them: {"orders": [0, 1]}."""
+    allowed = '{"topic": [partition, …]}'
+    found = set()
+    for topic, numbers in _object(option, text, allowed).items():
+        if not isinstance(numbers, list) or not all(_is_queue_id(number) for number in numbers):
+            raise OptionError(option, text, allowed)
+        found |= {MessageQueue(topic, ANY_BROKER, number) for number in numbers}
+    if not found:
+        raise OptionError(option, text, allowed)
+    return frozenset(found)
 
 
 def queue_list(option: str, text: str) -> frozenset[MessageQueue]:
@@ -122,11 +144,15 @@ def queue_list(option: str, text: str) -> frozenset[MessageQueue]:
     return frozenset(found)
 
 
-def _queues(option: str, text: str, number_of: Any) -> dict[MessageQueue, int]:
+def _queues(
+    option: str, text: str, number_of: Callable[[object], int], *, names_brokers: bool
+) -> dict[MessageQueue, int]:
     found = {}
     for topic, brokers in _object(option, text, _QUEUES_ALLOWED).items():
         if not isinstance(brokers, dict):
             raise OptionError(option, text, _QUEUES_ALLOWED)
+        if not names_brokers and not any(isinstance(numbers, dict) for numbers in brokers.values()):
+            brokers = {ANY_BROKER: brokers}  # noqa: PLW2901 - as Kafka has it
         for broker_name, numbers in brokers.items():
             if not isinstance(numbers, dict):
                 raise OptionError(

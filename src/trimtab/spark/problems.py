@@ -19,6 +19,18 @@ class DataLossError(TrimtabError):
     """Messages that a query still had to read are gone from the broker."""
 
 
+class OutageError(TrimtabError):
+    """The cluster was away for longer than a stream is told to wait. The checkpoint is as it was."""
+
+    retriable = True
+
+    def __init__(self, asked: str, outage_ms: int, error: TrimtabError) -> None:
+        super().__init__(
+            f"{asked}: no luck for {outage_ms} ms, which is as long as the option outageTimeoutMs allows; start the query again"
+            f" when the cluster is back: nothing is lost. The last answer: {error}"
+        )
+
+
 class SinkSchemaError(TrimtabError):
     """The columns of a DataFrame cannot be written as messages."""
 

@@ -171,7 +171,7 @@ class _Pump:
         options = self._options
         pulls = read_range(
             session, options.group or TOOLS_GROUP, part.queue, part.start, part.end, self._wanted,
-            pulling=self._pulling, stall_s_max=2 * self._pulling.timeout_s,
+            pulling=self._pulling, stall_s_max=max(2 * self._pulling.timeout_s, options.outage_ms / 1000),
         )  # fmt: skip
         bodies: list[bytes] = []
         gathered_bytes = gathered = 0

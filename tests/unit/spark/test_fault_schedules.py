@@ -31,7 +31,7 @@ class Schedule:
             create(cluster, broker, "t", self._queues)
         options = {
             "nameserver": cluster.nameserver, "topic": "t", "startingOffsets": "earliest", "routeRefreshMs": "1",
-            "offsetRefreshMs": "1", "requestTimeoutMs": "1000", "numRetries": "0", "columns": "brokerName,queueId,queueOffset,body",
+            "offsetRefreshMs": "1", "requestTimeoutMs": "1000", "numRetries": "0", "outageTimeoutMs": "1", "columns": "brokerName,queueId,queueOffset,body",
             "maxOffsetsPerTrigger": str(chance.randrange(5, 60)), "minPartitions": str(chance.randrange(1, 5)),
         }  # fmt: skip
         self.stream = Stream(**options)

@@ -119,5 +119,7 @@ def test_only_a_local_master_is_bound_to_this_machine() -> None:
     assert (here["spark.driver.host"], here["spark.sql.shuffle.partitions"]) == ("127.0.0.1", "3")
     for master in ("spark://host:7077", "yarn", "k8s://https://host:443"):
         there = defaults(master)
-        assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(there)
+        assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(
+            there
+        )
         assert there["spark.sql.session.timeZone"] == "UTC"

@@ -10,7 +10,7 @@ from trimtab.spark.problems import OptionError
 NOW_MS = 1_763_294_400_000
 BASE = {"nameserver": "127.0.0.1:9876", "topic": "t"}
 ENV = {"MY_SECRET": "s3cret"}
-FILES = {"/keys/secret": "from a file\n"}
+FILES = {"/keys/secret": "from a file\n", "/keys/ca.pem": "-----BEGIN CERTIFICATE-----\n…"}
 
 
 def read(*, is_stream: bool = True, base: dict[str, str] = BASE, **more: str) -> SourceOptions:
@@ -134,7 +134,7 @@ def test_secrets_come_from_the_environment_or_files_and_show_nowhere() -> None:
 
 BAD = [
     ({"topci": "x"}, "topci", "x", "did you mean 'topic'"),
-    ({"topic": ""}, "topic", "", "exactly one of topic, topicPattern and queues"),
+    ({"topic": ""}, "topic", "", "exactly one of topic, topicPattern, queues and assign"),
     ({"topicPattern": "a.*"}, "topicPattern", "topic and topicPattern", "exactly one of"),
     ({"topic": "", "topicPattern": "a("}, "topicPattern", "a(", "a regular expression"),
     ({"topic": "", "queues": '{"t": [1]}'}, "queues", '{"t": [1]}', "queue id"),
@@ -167,6 +167,24 @@ BAD = [
     ({"requestTimeoutMs": "0"}, "requestTimeoutMs", "0", "1 ms or more"),
     ({"numRetries": "-1"}, "numRetries", "-1", "0 or more"),
     ({"nameserver": "a:1", "namesrvAddr": "b:1"}, "namesrvAddr", "b:1", "the same as nameserver"),
+    ({"nameserver": "localhost"}, "nameserver", "localhost", "host:port"),
+    ({"nameserver": "h:1;h:99999"}, "nameserver", "h:1;h:99999", "host:port"),
+    ({"nameserver": "http://h:80"}, "nameserver", "http://h:80", "host:port"),
+    ({"sql": "n <"}, "sql", "n <", "a condition such as"),
+    ({"topic": "a b c!"}, "topic", "a b c!", "the name of a topic: up to 127"),
+    ({"topic": "x" * 128}, "topic", "x" * 128, "up to 127"),
+    ({"subscribe": "other"}, "subscribe", "other", "the same as topic"),
+    ({"group": "my group"}, "group", "my group", "the name of a group: up to 255"),
+    ({"tag": "a\x01b"}, "tag", "a\x01b", "without control characters"),
+    ({"securityToken": "hunter2"}, "securityToken", "***", "together with accessKey and secretKey"),
+    ({"tls": "false", "tlsCaFile": "/keys/ca.pem"}, "tlsCaFile", "/keys/ca.pem", "tls, which is false"),
+    ({"tlsCaFile": "/nowhere"}, "tlsCaFile", "/nowhere", "a PEM file that this process can read"),
+    ({"tlsCaFile": "/keys/secret"}, "tlsCaFile", "/keys/secret", "with certificates in it"),
+    ({"batchBytes": "1k"}, "batchBytes", "1k", "from 65536 to 268435456"),
+    ({"batchBytes": "1g"}, "batchBytes", "1g", "from 65536 to 268435456"),
+    ({"topic": "", "assign": '{"t": [0]}'}, "assign", '{"t": [0]}', "unless schemaMode is kafka"),
+    ({"topic": "", "schemaMode": "kafka", "assign": '{"t": {"0": 1}}'}, "assign", '{"t": {"0": 1}}', "[partition, …]"),
+    ({"kafka.session.timeout.ms": "1"}, "kafka.session.timeout.ms", "1", "kafka.bootstrap.servers"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy", "x", "latest, error"),
 ]  # fmt: skip
 
@@ -209,6 +227,11 @@ def test_errors_do_not_show_secrets() -> None:
         ({"compression": "gzip"}, "compression", "zlib, lz4, zstd, none"),
         ({"sendTimeoutMs": "never"}, "sendTimeoutMs", "a length of time"),
         ({"batchBytes": "0"}, "batchBytes", "a number of bytes"),
+        ({"batchBytes": "100"}, "batchBytes", "from 1024 to 4194304"),
+        ({"batchBytes": "8m"}, "batchBytes", "from 1024 to 4194304"),
+        ({"producerGroup": "a b"}, "producerGroup", "the name of a group"),
+        ({"topic": "a b"}, "topic", "the name of a topic"),
+        ({"tag": "a\nb"}, "tag", "without control characters"),
         ({"startingOffsets": "earliest"}, "startingoffsets", "producerGroup"),
         ({"stampReplays": "2"}, "stampReplays", "true, false"),
     ],
@@ -218,3 +241,22 @@ def test_bad_options_of_the_sink(more: dict[str, str], option: str, allowed: str
         sink_options({**BASE, **more}, env=ENV.get, content=FILES.get)
     assert caught.value.option == option
     assert allowed in caught.value.allowed
+
+
+def test_a_kafka_notebooks_options_are_taken() -> None:
+    options = read_from({
+        "kafka.bootstrap.servers": "a:9092,b:9092", "subscribe": "t", "schemaMode": "kafka", "kafka.group.id": "g",
+        "kafka.security.protocol": "SSL", "kafka.session.timeout.ms": "10000", "groupIdPrefix": "spark",
+        "fetchOffset.numRetries": "5", "fetchOffset.retryIntervalMs": "50", "kafkaConsumer.pollTimeoutMs": "9000",
+        "startingOffsets": '{"t": {"0": 5, "1": -2}}', "endingOffsets": "latest", "failOnDataLoss": "false", "minPartitions": "4",
+    })  # fmt: skip
+    assert options.access.nameserver == "a:9092;b:9092"
+    assert (options.access.tls, options.access.retries, options.access.retry_ms) == (True, 5, 50)
+    assert (options.group, options.commits, options.pull_ms) == ("g", False, 9_000)
+    assert options.start.queues == {MessageQueue("t", "", 0): 5, MessageQueue("t", "", 1): EARLIEST}
+    assigned = read_from({"kafka.bootstrap.servers": "a:1", "assign": '{"t": [0, 2]}', "schemaMode": "kafka"})
+    assert assigned.choice.queues == {MessageQueue("t", "", 0), MessageQueue("t", "", 2)}
+    sasl = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.sasl.jaas.config": "password=hunter2"}
+    with pytest.raises(OptionError, match=r"kafka\.sasl\.jaas\.config") as caught:
+        read_from(sasl)
+    assert "hunter2" not in str(caught.value)

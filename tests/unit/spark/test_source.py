@@ -152,6 +152,27 @@ def test_the_columns_of_kafka(cluster: BlockingCluster) -> None:
     assert "headers" not in read_batch(**options(cluster, schemaMode="kafka"))[0]
 
 
+def test_partitions_are_named_as_a_kafka_notebook_does(cluster: BlockingCluster) -> None:
+    create(cluster, "broker-a", "few", 2)
+    for number in range(2):
+        fill(cluster, numbered(20, f"{number}-"), "few", queue=MessageQueue("few", "broker-a", number))
+    kafka = {"kafka.bootstrap.servers": cluster.nameserver, "schemaMode": "kafka"}
+    rows = read_batch(**kafka, subscribe="few", startingOffsets='{"few": {"0": 5, "1": -2}}')
+    assert sorted(row["value"] for row in rows) == numbered(20, "0-")[5:] + numbered(20, "1-")
+    assert sorted(row["value"] for row in read_batch(**kafka, assign='{"few": [1]}')) == numbered(20, "1-")
+    partition = next(row["partition"] for row in rows if row["value"].startswith(b"1-"))
+    exact = read_batch(**kafka, assign=json.dumps({"few": [partition]}))
+    assert sorted(row["value"] for row in exact) == numbered(20, "1-")
+    with pytest.raises(
+        OptionError, match=r"'assign' is 'few 7'.*partitions that there are: \d+ \(few@broker-a:0\)"
+    ):
+        read_batch(**kafka, assign='{"few": [7]}')
+    with pytest.raises(
+        OptionError, match=r"'startingOffsets' is 'orders 0'.*orders@broker-a:0.*orders@broker-b:0"
+    ):
+        read_batch(**kafka, subscribe="orders", startingOffsets='{"orders": {"0": 5}}')
+
+
 def test_filters_are_the_brokers_work(cluster: BlockingCluster) -> None:
     fill(cluster, numbered(200))
     assert len(read_batch(**options(cluster, tag="even"))) == 100
@@ -301,6 +322,34 @@ def test_a_stream_may_have_an_end(cluster: BlockingCluster) -> None:
     assert len(stream.rows) == 20
 
 
+def test_an_end_in_the_future_is_not_the_end_of_today(cluster: BlockingCluster) -> None:
+    fill(cluster, numbered(20))
+    ends_ms = int(time.time() * 1000) + 3_600_000
+    stream = Stream(**options(cluster, startingOffsets="earliest", endingTimestamp=str(ends_ms)))
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(20)
+    fill(cluster, numbered(10, "c"))
+    create(cluster, "broker-a", "orders", 5)
+    fill(cluster, numbered(10, "d"), queue=MessageQueue("orders", "broker-a", 4))
+    until(lambda: stream.trigger() >= 0 and len(stream.rows) == 40)
+    assert stream.bodies() == numbered(20) + numbered(10, "c") + numbered(10, "d")
+
+
+def test_a_time_is_the_end_of_a_stream_once_messages_have_reached_it(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-a", 1)
+    fill(cluster, numbered(20), queue=queue)
+    rows = read_batch(**options(cluster, columns="body,storeTimestamp"))
+    ends_ms = int(max(row["storeTimestamp"] for row in rows).timestamp() * 1000 + 0.5) + 1
+    stream = Stream(**options(cluster, startingOffsets="earliest", endingTimestamp=str(ends_ms)))
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(20)
+    until(lambda: int(time.time() * 1000) > ends_ms)
+    for word in ("c", "d"):
+        fill(cluster, numbered(10, word), queue=queue)
+        stream.run_until_idle()
+    assert stream.bodies() == numbered(20)
+
+
 def test_queues_that_are_added_are_read_from_their_beginning(cluster: BlockingCluster) -> None:
     create(cluster, "broker-a", "few", 2)
     fill(cluster, numbered(10), "few")
@@ -403,7 +452,9 @@ def test_what_was_read_before_messages_vanished_is_kept(cluster: BlockingCluster
     stop()
 
 
-def test_a_broker_that_contradicts_itself_is_no_reason_to_pass_messages_over(cluster: BlockingCluster) -> None:
+def test_a_broker_that_contradicts_itself_is_no_reason_to_pass_messages_over(
+    cluster: BlockingCluster,
+) -> None:
     fill(cluster, numbered(40), queue=MessageQueue("orders", "broker-a", 1))
     moved = Command(
         code=ResponseCode.PULL_OFFSET_MOVED, opaque=0, remark="gone",
