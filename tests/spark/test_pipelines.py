@@ -12,6 +12,8 @@ from trimtab.pipelines.letters import analysis, chosen, dead_letters, replay
 from trimtab.pipelines.samples import GROUP, TOPIC, fail_some, send_orders, trace_changes
 from trimtab.pipelines.streams import archive
 from trimtab.testing import Cluster
+from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.commands import Command
 
 pytestmark = pytest.mark.filterwarnings("default")  # pyspark has warnings of its own
 
@@ -97,6 +99,24 @@ def test_dead_letters_have_causes_and_go_to_their_topic_again(spark: Any) -> Non
         assert after.where("tag = 'us'").count() == 2 * again
         with pytest.raises(Exception, match="cannot be chosen by 'colour = 1'"):
             chosen(letters, "colour = 1")
+
+
+def test_dead_letters_are_read_where_nobody_was_ever_traced(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Cluster() as cluster:
+        unknown = Command(code=ResponseCode.TOPIC_NOT_EXIST, opaque=0, remark="No topic route info")
+        traced = {"topic": "RMQ_SYS_TRACE_TOPIC"}
+        cluster.intercept(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            lambda request: unknown if traced.items() <= request.ext.items() else None,
+        )
+        asyncio.run(send_orders(cluster.nameserver, 5, topic=f"%DLQ%{GROUP}"))
+        letters = dead_letters(spark, GROUP, options={"nameserver": cluster.nameserver})
+        assert {(row.cause, row.state) for row in analysis(letters).collect()} == {("not traced", "dead")}
+        assert "there is no topic RMQ_SYS_TRACE_TOPIC: causes are not known" in caplog.text
+        with pytest.raises(Exception, match=r"'topic' is '%DLQ%nobody'"):
+            dead_letters(spark, "nobody", options={"nameserver": cluster.nameserver}).count()
 
 
 def test_an_archive_of_many_files_becomes_one_of_few(spark: Any, tmp_path: Path) -> None:

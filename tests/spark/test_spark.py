@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as f
 
 from tests.unit.spark.test_source import create, fill, numbered
 from trimtab.model import MessageQueue
 from trimtab.spark import drop_replays, listen
 from trimtab.testing import DROP, BlockingCluster, Cluster, Drop
-from trimtab.wire.codes import RequestCode
+from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 
 pytestmark = pytest.mark.filterwarnings("default")  # pyspark has warnings of its own
@@ -228,4 +229,80 @@ def test_the_ready_pipelines(spark: Any, cluster: BlockingCluster, tmp_path: Pat
         (bytes(row.body), row.n) for row in found.selectExpr("body", "properties['n'] n").collect()
     ) == [(body, str(at)) for at, body in enumerate(numbered(60))]
     assert dedup(found.union(found)).count() == 60
+    bare = found.withColumn("keys", f.array().cast("array<string>"))
+    assert dedup(bare).count() == 60, "messages without keys are not one and the same"
+    assert dedup(found.withColumn("tag", f.lit(None).cast("string")), by="tag").count() == 60
+    assert dedup(found, by="tag").count() == 2
     assert sum(row.messages for row in windows(found).collect()) == 60
+
+
+def test_a_mirror_keeps_the_order_of_queues_and_of_keys(
+    spark: Any, cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    from trimtab.pipelines.streams import mirror
+
+    queues = [MessageQueue("orders", broker, number) for broker in cluster.brokers for number in range(4)]
+    for queue in queues:
+        fill(cluster, numbered(50, f"{queue.broker_name}-{queue.queue_id}-"), queue=queue)
+    for broker in cluster.brokers:
+        create(cluster, broker, "copies", 8)
+    source = {"nameserver": cluster.nameserver, "topic": "orders", "maxOffsetsPerTrigger": "90"}
+    sink = {"nameserver": cluster.nameserver, "topic": "copies", "maxInFlight": "20"}
+    assert mirror(spark, source=source, sink=sink, checkpoint=str(tmp_path / "m")).awaitTermination(WAIT_S)
+    order = ["brokerName", "queueId", "queueOffset"]
+    copies = (
+        read(spark, cluster, topic="copies")
+        .orderBy(*order)
+        .selectExpr(*order, "cast(body as string) body")
+        .collect()
+    )
+    assert len(copies) == 400
+    for queue in queues:
+        came = [row for row in copies if row.body.startswith(f"{queue.broker_name}-{queue.queue_id}-")]
+        assert [row.body for row in came] == sorted(row.body for row in came)
+        assert len({(row.brokerName, row.queueId) for row in came}) == 1
+    assert len({(row.brokerName, row.queueId) for row in copies}) >= 4
+    # All of it once more, in other tasks and batches: every copy is known by where it came from.
+    source["maxOffsetsPerTrigger"] = "170"
+    assert mirror(spark, source=source, sink=sink, checkpoint=str(tmp_path / "n")).awaitTermination(WAIT_S)
+    twice = read(spark, cluster, topic="copies")
+    assert twice.count() == 800
+    once = drop_replays(twice).selectExpr("cast(body as string) body").collect()
+    assert sorted(row.body for row in once) == sorted(row.body for row in copies)
+
+
+def test_replays_are_found_whatever_order_a_shuffle_gives_rows(
+    spark: Any, cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    """The second batch runs twice: the sink's broker refuses after some rows, and the query starts again."""
+    fill(cluster, numbered(300))
+    refused = 0
+
+    def refuse(_request: Command) -> Command | None:
+        nonlocal refused
+        refused += 1
+        busy = Command(code=ResponseCode.MESSAGE_ILLEGAL, opaque=0, remark="not now")
+        return busy if refused == 6 else None
+
+    def copy() -> Any:
+        rows = stream(spark, cluster, minPartitions="3").select("body", "tag").repartition(2, "tag", "body")
+        return (
+            rows.writeStream.format("rocketmq").options(nameserver=cluster.nameserver, topic="out", maxInFlight="20")
+            .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        )  # fmt: skip
+
+    stop = cluster.intercept(RequestCode.SEND_BATCH_MESSAGE, refuse)
+    with pytest.raises(Exception, match="not now"):
+        copy().awaitTermination(WAIT_S)
+    stop()
+    assert copy().awaitTermination(WAIT_S)
+    written = read(spark, cluster, topic="out")
+    assert written.count() > 300
+    found = drop_replays(written).selectExpr("cast(body as string) body").collect()
+    assert sorted(row.body for row in found) == texts(numbered(300))
+
+
+def test_two_listeners_share_what_they_show(spark: Any) -> None:
+    first, second = listen(spark), listen(spark)
+    for listener in (first, second):
+        spark.streams.removeListener(listener)

@@ -211,7 +211,7 @@ def mirror(run: Job, topic: str, every: str | None, to_topic: str | None, to_nam
     with run.cluster(_orders) as options, run.spark() as spark:
         from trimtab.pipelines.streams import mirror as start
 
-        sink = {**options, "nameserver": to_nameserver or options["nameserver"]}
+        sink = run.sink({**options, "nameserver": to_nameserver or options["nameserver"]})
         target = to_topic or (topic if to_nameserver else f"{topic}-mirror")
         run.say(f"copying {topic} to {target}")
         query = start(
@@ -273,7 +273,7 @@ def dlq(
             count = dead.count()
             if not yes:
                 click.confirm(f"Send {count} dead letter(s) to their topics again?", abort=True, err=True)
-            run.say(f"sent {replay(dead, options=options)} dead letters to their topics")
+            run.say(f"sent {replay(dead, options=run.sink(options))} dead letters to their topics")
     run.finish(titles, rows, run.folder)
 
 

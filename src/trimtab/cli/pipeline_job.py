@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SAMPLE_BROKERS = 2
 _REASON = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception): (?!Traceback)(.+)$", re.MULTILINE)
-_SECRET = "secretKey"  # noqa: S105 - the name of an option
 
 Sample = Callable[[str], Awaitable[object]]
 """Fills the cluster at an address."""
@@ -36,6 +35,7 @@ class Job:
     remote: str | None
     folder: Path
     extra: dict[str, str]
+    extra_sink: dict[str, str]
     as_json: bool
 
     def say(self, text: str) -> None:
@@ -87,6 +87,12 @@ class Job:
                 address = stack.enter_context(Cluster(brokers=SAMPLE_BROKERS)).nameserver
                 _fill(sample, address)
             yield {"nameserver": address, **self.extra}
+
+    def sink(self, source: Mapping[str, str]) -> dict[str, str]:
+        """The sink's options: how to reach the cluster as the source does, and what was said of the sink."""
+        from trimtab.spark.access import connection_part
+
+        return {**connection_part(source), **self.extra_sink}
 
     def finish(self, titles: Sequence[str], rows: Sequence[Sequence[object]], *files: Path) -> None:
         """The short table at the end, and where the files are."""
@@ -140,6 +146,7 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             remote: str | None,
             out: Path | None,
             option: tuple[str, ...],
+            sink_option: tuple[str, ...],
             as_json: bool,  # noqa: FBT001 - click hands it over so
             **rest: Any,
         ) -> None:
@@ -147,7 +154,7 @@ def job(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             command(
                 Job(
                     name=name, nameserver=nameserver, master=master, remote=remote, folder=folder, extra=_pairs(option),
-                    as_json=as_json,
+                    extra_sink=_pairs(sink_option), as_json=as_json,
                 ),
                 **rest,
             )  # fmt: skip
@@ -163,9 +170,12 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     pairs = dict(text.partition("=")[::2] for text in texts)
     if bad := [text for text in texts if "=" not in text]:
         raise click.UsageError(f"--option {bad[0]!r} is not NAME=VALUE")
-    if not pairs.get(_SECRET, "${").startswith("${"):
+    from trimtab.spark.access import is_open_secret
+
+    if open_secrets := [name for name, value in pairs.items() if is_open_secret(name, value)]:
+        name = open_secrets[0]
         raise click.UsageError(
-            f"{_SECRET} would be seen by everybody on this machine: say {_SECRET}='${{env:NAME}}'"
+            f"{name} would be seen by everybody on this machine: say {name}='${{env:NAME}}'"
         )
     return pairs
 
@@ -186,7 +196,13 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         "--option",
         multiple=True,
         metavar="NAME=VALUE",
-        help="An option of the source; can be said more than once.",
+        help="An option of the source; can be said more than once. What is about the connection counts for a sink too.",
+    ),
+    click.option(
+        "--sink-option",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="An option of the sink, where the pipeline has one; can be said more than once.",
     ),
     click.option("--json", "as_json", is_flag=True, help="The table as one JSON document."),
 )

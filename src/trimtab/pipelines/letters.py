@@ -3,17 +3,20 @@
 RocketMQ keeps no reason with a dead letter. Where consumers are traced, the trace tells how the last try ended.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
 from trimtab.errors import SettingsError, TrimtabError
-from trimtab.pipelines.balance import trace_rows
+from trimtab.pipelines.balance import TRACE_TOPIC, trace_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 DEAD, RETRY = "%DLQ%", "%RETRY%"
 UNTOLD = "not traced"
@@ -40,11 +43,25 @@ def _told(
 ) -> "DataFrame":
     origin = "coalesce(properties['DLQ_ORIGIN_TOPIC'], properties['RETRY_TOPIC'], topic)"
     letters = found.withColumn("origin", f.expr(origin))
-    if not with_trace:
+    traces = _traces(spark, options) if with_trace else None
+    if traces is None:
         return letters.withColumn("cause", f.lit(UNTOLD))
-    ended = trace_rows(spark, options).where(f"kind = 'SubAfter' AND `group` = '{_quoted(group)}' AND NOT ok")
+    ended = traces.where(f"kind = 'SubAfter' AND `group` = '{_quoted(group)}' AND NOT ok")
     causes = ended.groupBy(f.col("message_id").alias("msgId")).agg(f.max_by("result", "at_ms").alias("cause"))
     return letters.join(causes, "msgId", "left").withColumn("cause", f.coalesce("cause", f.lit(UNTOLD)))
+
+
+def _traces(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame | None":
+    """None where nobody was ever traced: the topic is made by the first trace."""
+    traces = trace_rows(spark, options)
+    try:
+        traces.isEmpty()
+    except PySparkException as error:
+        if f"option 'topic' is '{TRACE_TOPIC}'" not in str(error):
+            raise
+        _log.warning("there is no topic %s: causes are not known; trace consumers to have them", TRACE_TOPIC)
+        return None
+    return traces
 
 
 def _quoted(text: str) -> str:
@@ -75,7 +92,10 @@ def chosen(letters: "DataFrame", where: str) -> "DataFrame":
 
 
 def replay(letters: "DataFrame", *, options: Mapping[str, str]) -> int:
-    """Sends letters to the topics they came from, for every group that reads those; how many. The letters stay where they are."""
+    """Sends letters to the topics they came from, for every group that reads those; how many. The letters stay where they are.
+
+    `options` are those of the sink.
+    """
     rows = letters.select("body", f.col("origin").alias("topic"), "tag", "keys", "properties", "flag")
     lost = letters.where("origin LIKE '\\%%'").limit(1).collect()
     if lost:

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType
 
+from trimtab.errors import SettingsError
 from trimtab.spark.sink_encoding import SHARDING_KEY
 
 if TYPE_CHECKING:
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 RECORDS_PER_FILE_MAX = 1_000_000
+_IDENTITY = "__trimtab_same"
 
 
 def archive(
@@ -53,10 +57,21 @@ def backfill(
 
 
 def dedup(df: "DataFrame", *, by: str = "keys", within: str = "1 hour") -> "DataFrame":
-    """Of messages with the same keys the first that comes; a stream remembers them for as long as `within`."""
+    """Of messages with the same keys the first that comes; a stream remembers them for as long as `within`.
+
+    A message without keys, or without a value in `by`, is like no other: it is known by its id.
+    """
+    if "msgId" not in df.columns:
+        raise SettingsError("dedup needs the column msgId as well; read it, and drop it afterwards")
+    column = f.col(by)
+    is_list = isinstance(df.schema[by].dataType, ArrayType)
+    has_value = f.size(column) > 0 if is_list else column.isNotNull() & (column.cast("string") != "")
+    value = f.to_json(f.struct(column))
+    named = df.withColumn(_IDENTITY, f.when(has_value, value).otherwise(f.concat(f.lit("id:"), "msgId")))
     if not df.isStreaming:
-        return df.dropDuplicates([by])
-    return df.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark([by])
+        return named.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
+    late = named.withWatermark("storeTimestamp", within)
+    return late.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
 
 
 def windows(
@@ -85,12 +100,15 @@ def mirror(
     checkpoint: str,
     every: str | None = None,
 ) -> "StreamingQuery":
-    """A topic into another, of this cluster or another one; messages with one sharding key stay in their order.
+    """A topic into another, of this cluster or another one; what was in order stays in order.
 
-    A queue is read by one task at a time, so that what is in order there arrives in order. A batch that is run again writes
-    its messages again: `trimtab.spark.drop_replays` leaves those out.
+    A queue is read by one task at a time. Messages with a sharding key go to the queue of their key, those without one all to one
+    queue for each that they come from. A batch that is run again writes its messages again: `trimtab.spark.drop_replays` leaves
+    those out, in whichever task they are.
     """
     df = _stream(spark, {"splitQueues": "false", **source})
+    queue = f.concat_ws("@", "topic", "brokerName")
+    place = f.concat_ws(":", f.lit(_cluster_name(source)), queue, "queueId", "queueOffset")
     rows = df.select(
         "body",
         "tag",
@@ -98,11 +116,22 @@ def mirror(
         "properties",
         "flag",
         f.element_at("properties", SHARDING_KEY).alias("shardingKey"),
+        # Queues of a broker that lie side by side stay so: they are spread as evenly as they were.
+        ((f.crc32(queue.cast("binary")) + f.col("queueId")) % (1 << 31)).cast("int").alias("partition"),
+        place.alias("rowId"),
     )
     writer: Any = rows.writeStream.format("rocketmq").options(**sink).option("checkpointLocation", checkpoint)
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": every}
     query: StreamingQuery = writer.trigger(**trigger).start()
     return query
+
+
+def _cluster_name(source: Mapping[str, str]) -> str:
+    """Tells apart what comes from two clusters whose brokers have the same names."""
+    address = next(
+        (value for name, value in source.items() if name.lower() in ("nameserver", "namesrvaddr")), ""
+    )
+    return f"{crc32(address.encode()):08x}"
 
 
 def _stream(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame":

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from trimtab.cli.main import main
-from trimtab.cli.pipeline_job import _reason
+from trimtab.cli.pipeline_job import Job, _reason
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -36,6 +36,10 @@ def test_all_pipelines_are_listed_with_what_they_do() -> None:
     [
         (["archive", "--option", "tag"], "is not NAME=VALUE"),
         (["archive", "--option", "secretKey=abc"], "secretKey='${env:NAME}'"),
+        (["archive", "--option", "SECRETKEY=abc"], "SECRETKEY='${env:NAME}'"),
+        (["archive", "--option", "securitytoken=abc"], "securitytoken='${env:NAME}'"),
+        (["mirror", "--sink-option", "secretKey=abc"], "secretKey='${env:NAME}'"),
+        (["mirror", "--sink-option", "tag"], "is not NAME=VALUE"),
         (["sweep", "-s", "nothing"], "nothing"),
         (["archiv"], "archive"),
     ],
@@ -53,3 +57,19 @@ def test_an_error_of_spark_is_cut_down_to_its_reason() -> None:
     )
     assert _reason(text) == "option 'topic' is 'nobody': there is no such topic"
     assert _reason("[TABLE] not found\nmore") == "[TABLE] not found"
+
+
+def test_a_sink_takes_of_the_sources_options_what_is_about_the_connection() -> None:
+    from pathlib import Path
+
+    job = Job(
+        name="mirror", nameserver="h:1", master="local", remote=None, folder=Path(), extra={}, extra_sink={"batchBytes": "64k"},
+        as_json=False,
+    )  # fmt: skip
+    source = {
+        "nameserver": "h:1",
+        "ACCESSKEY": "me",
+        "maxOffsetsPerTrigger": "9",
+        "startingOffsets": "latest",
+    }
+    assert job.sink(source) == {"nameserver": "h:1", "ACCESSKEY": "me", "batchBytes": "64k"}
