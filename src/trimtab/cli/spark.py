@@ -21,15 +21,21 @@ def spark() -> None:
     epilog="""\b
 Examples:
   trimtab spark doctor
-  trimtab spark doctor --nameserver 10.0.0.5:9876"""
+  trimtab spark doctor --nameserver 10.0.0.5:9876
+  trimtab spark doctor --nameserver 10.0.0.5:9876 --round-trip a-topic-for-tests"""
 )
 @click.option("-n", "--nameserver", help="Also ask this name server.")
+@click.option(
+    "--round-trip", "topic", metavar="TOPIC", help="Also write a message to this topic, and read it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(nameserver: str | None, *, as_json: bool) -> None:
+def doctor(nameserver: str | None, topic: str | None, *, as_json: bool) -> None:
     """Check Java, packages, workers and discovery; exit with 1 if something is missing."""
     from trimtab.spark.doctor import examine
 
-    findings = examine(nameserver)
+    if topic and not nameserver:
+        raise click.UsageError("--round-trip needs --nameserver")
+    findings = examine(nameserver, topic)
     if as_json:
         print_json([{"what": f.what, "is_well": f.is_well, "text": f.text} for f in findings])
     else:
