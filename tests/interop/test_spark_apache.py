@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from tests.apache.cluster import ApacheCluster
+from tests.interop.seeds import seed
 from tests.spark.conftest import spark
+from tests.spark.schedules import Schedule
 from tests.unit.spark.engine import Stream, read_batch, source
 from trimtab import Admin, Message, Producer
 from trimtab.model import MessageQueue
 from trimtab.spark import drop_replays
-from trimtab.spark.problems import OptionError
+from trimtab.spark.problems import OptionError, SinkWriteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # pyspark has warnings of it
 
 WAIT_S = 120
 QUEUES = 4
+FAULT_SCHEDULES = 10 if os.environ.get("TRIMTAB_FULL") else 2
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +171,40 @@ def test_the_sink(apache: ApacheCluster) -> None:
             b"soon" in {row["body"] for row in read_batch(**options(apache, "spark-sink", columns="body"))}
         )
     )
+
+
+class Apache:
+    """As the schedules of faults want it."""
+
+    can_expire = False  # it removes old files by the hour
+
+    def __init__(self, cluster: ApacheCluster) -> None:
+        self._cluster = cluster
+        self.nameserver = cluster.nameserver
+        self.brokers = tuple(server.name for server in cluster.brokers)
+
+    def restart(self, server: str) -> None:
+        self._cluster.stop(server)
+        self._cluster.start(server)
+
+
+@pytest.mark.parametrize("number", range(FAULT_SCHEDULES))
+def test_a_schedule_of_faults(spark: Any, apache: ApacheCluster, tmp_path: Path, number: int) -> None:
+    Schedule(spark, Apache(apache), tmp_path, seed() + number, f"spark-faults-{number}").run()
+
+
+def test_rows_with_a_time_of_their_own(apache: ApacheCluster) -> None:
+    make(apache, "spark-timed")
+    kinds = StructType([StructField("body", StringType()), StructField("deliverTimestamp", TimestampType())])
+    when = pa.array([datetime.now(UTC) + timedelta(hours=1)], pa.timestamp("us", tz="UTC"))
+    writer: Any = source(nameserver=apache.nameserver, topic="spark-timed").writer(kinds, False)
+    batch = pa.RecordBatch.from_pydict({"body": ["later"], "deliverTimestamp": when})
+    if apache.version.startswith("4."):
+        with pytest.raises(SinkWriteError, match=r"is older than 5\.0 .*use delayLevel"):
+            writer.write(iter([batch]))
+    else:
+        assert writer.write(iter([batch])).rows == 1
+    assert read_batch(**options(apache, "spark-timed")) == []
 
 
 def test_a_real_spark(spark: Any, apache: ApacheCluster, tmp_path: Path) -> None:

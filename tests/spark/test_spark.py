@@ -1,6 +1,7 @@
 """Real Spark on a real cluster: found by name, batch, streams, restarts, kill -9, the sink, and what is refused."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -306,3 +307,14 @@ def test_two_listeners_share_what_they_show(spark: Any) -> None:
     first, second = listen(spark), listen(spark)
     for listener in (first, second):
         spark.streams.removeListener(listener)
+
+
+def test_the_notebook_for_kafka_runs(
+    spark: Any, cluster: BlockingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(cluster, numbered(80))
+    notebook = Path(__file__).parents[2] / "examples" / "kafka_notebook.py"
+    monkeypatch.setattr(sys, "argv", [str(notebook), cluster.nameserver])
+    done = runpy.run_path(str(notebook))
+    assert sum(progress["numInputRows"] for progress in done["query"].recentProgress) == 80
+    assert done["query"].exception() is None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trimtab.client.pulls import Wanted
 from trimtab.client.ranges import read_range
 from trimtab.client.session import Session
-from trimtab.errors import RangeGoneError
+from trimtab.errors import RangeGoneError, TopicNotFoundError
 from trimtab.settings import Pulling
 from trimtab.spark.background import background
 from trimtab.spark.columns import needed, shaped
@@ -154,10 +154,13 @@ class _Pump:
             while rest.size > 0:
                 rest = await self._read_once(session, rest)
 
-    def _after_loss(self, part: QueueRange, reached: int, error: RangeGoneError) -> QueueRange:
+    def _after_loss(
+        self, part: QueueRange, reached: int, error: RangeGoneError | TopicNotFoundError
+    ) -> QueueRange:
         """What is left of a range of which something is gone by now; before `reached` everything was read."""
         rest = QueueRange.of(part.queue, reached, part.end)
-        judgement = judge([rest], {part.queue: Kept(error.min_offset, error.max_offset)}, self._options.loss)
+        kept = Kept(error.min_offset, error.max_offset) if isinstance(error, RangeGoneError) else None
+        judgement = judge([rest], {part.queue: kept}, self._options.loss)
         for warning in judgement.warnings:
             _log.warning("%s", warning)
         if not judgement.ranges:
@@ -186,7 +189,7 @@ class _Pump:
                     if gathered_bytes >= options.batch_bytes or gathered >= BATCH_MESSAGES_MAX:
                         await self._hand_over(Piece(part, bodies, is_last=False))
                         bodies, gathered_bytes, gathered = [], 0, 0
-        except RangeGoneError as error:
+        except (RangeGoneError, TopicNotFoundError) as error:  # the broker itself has said so
             rest = self._after_loss(part, reached, error)
             await self._hand_over(Piece(part, bodies, is_last=False))
             return rest

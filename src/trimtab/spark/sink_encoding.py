@@ -244,7 +244,7 @@ class _Rows:
                 f"a value in {name!r} is no UTF-8, and properties are texts; nothing of its batch was sent"
             ) from None
         counts = np.asarray(pc.fill_null(pc.list_value_length(rows), 0))
-        borders = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+        borders: Any = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
         return pa.MapArray.from_arrays(borders, pairs.field("key"), items)
 
     def _own_properties(self, table: Any) -> Any:

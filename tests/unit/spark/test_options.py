@@ -255,7 +255,7 @@ def test_a_kafka_notebooks_options_are_taken() -> None:
     assert (options.group, options.commits, options.pull_ms) == ("g", False, 9_000)
     assert options.start.queues == {MessageQueue("t", "", 0): 5, MessageQueue("t", "", 1): EARLIEST}
     assigned = read_from({"kafka.bootstrap.servers": "a:1", "assign": '{"t": [0, 2]}', "schemaMode": "kafka"})
-    assert assigned.choice.queues == {MessageQueue("t", "", 0), MessageQueue("t", "", 2)}
+    assert assigned.choice.queues == frozenset({MessageQueue("t", "", 0), MessageQueue("t", "", 2)})
     sasl = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.sasl.jaas.config": "password=hunter2"}
     with pytest.raises(OptionError, match=r"kafka\.sasl\.jaas\.config") as caught:
         read_from(sasl)

@@ -58,7 +58,7 @@ def test_new_messages_are_read_without_a_name_server(cluster: BlockingCluster) -
 def test_a_broker_that_restarts_in_the_middle_of_a_batch_is_waited_for(cluster: BlockingCluster) -> None:
     stream = running_stream(cluster, outageTimeoutMs="60s")
     fill(cluster, numbered(20, "c"), queue=MessageQueue("orders", "broker-a", 0))
-    timers = []
+    timers: list[threading.Timer] = []
 
     def die_after_the_look(_request: Command) -> None:
         """What is the end of the queue is answered; then the broker is away for a moment."""
