@@ -64,6 +64,7 @@ class Schedule:
         self._grow()
         self._send()
         self._start()
+        until(lambda: self._batches() > 0 or not self._query.isActive)
         acts = [
             self._send,
             self._send,
@@ -80,6 +81,8 @@ class Schedule:
             self._done.append(act.__name__)
             act()
             self._look_after()
+            if self.chance.random() < 0.5:
+                self._let_it_read()
         if self.chance.random() < 0.2:
             self._delete()
         else:
@@ -149,6 +152,21 @@ class Schedule:
         self._query = (writer.trigger(**trigger) if trigger else writer).start(str(self._folder / "rows"))
         return self._query
 
+    def _batches(self) -> int:
+        folder = self._folder / "checkpoint" / "commits"
+        return sum(1 for file in folder.iterdir() if file.name.isdecimal()) if folder.exists() else 0
+
+    def _let_it_read(self) -> None:
+        """So that faults come in the middle of the work as well as before and after it."""
+        before = self._batches()
+        until(
+            lambda: (
+                not self._query.isActive
+                or self._batches() > before
+                or self._query.status["message"].startswith("Waiting for")
+            )
+        )
+
     def _look_after(self) -> None:
         """A query that ended must have had a reason that the documents name."""
         if not self._query.isActive:
@@ -195,7 +213,8 @@ class Schedule:
             until(lambda: not self._query.isActive)
             text = str(self._query.exception())
             assert LOST in text, text
-            assert "no such queue any more" in text or self._may_lose, text
+            said = "no such queue any more" in text or "the topic was removed and made anew" in text
+            assert said or self._may_lose, text
         else:
             self._query.stop()
         rows = self._rows()
