@@ -18,6 +18,7 @@ from tests.spark.conftest import spark
 from tests.spark.schedules import Schedule
 from tests.unit.spark.engine import Stream, read_batch, source
 from trimtab import Admin, Message, Producer
+from trimtab.errors import NoRouteError
 from trimtab.model import MessageQueue
 from trimtab.spark import drop_replays
 from trimtab.spark.problems import OptionError, SinkWriteError
@@ -186,6 +187,15 @@ class Apache:
     def restart(self, server: str) -> None:
         self._cluster.stop(server)
         self._cluster.start(server)
+        until(lambda: asyncio.run(self._is_known()))  # brokers register every half minute
+
+    async def _is_known(self) -> bool:
+        async with Admin(nameserver=self.nameserver) as admin:
+            try:
+                await admin.create_topic("spark-known", queues=1)
+            except NoRouteError:
+                return False
+            return True
 
 
 @pytest.mark.parametrize("number", range(FAULT_SCHEDULES))
