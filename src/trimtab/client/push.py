@@ -29,11 +29,13 @@ from trimtab.client.holdings import PROPERTY as HOLDINGS
 from trimtab.client.holdings import Holding, holdings_text
 from trimtab.client.identity import local_ip
 from trimtab.client.namespaces import with_namespace
+from trimtab.client.producer import Producer
 from trimtab.client.pulls_values import SQL92
 from trimtab.client.push_agreement import Agreement
 from trimtab.client.push_chores import check_filters, each, find_routes
 from trimtab.client.push_dispatch import Concurrent
 from trimtab.client.push_engine import Callbacks, Dispatcher, Engine, OnQueues
+from trimtab.client.push_flights import FLIGHTS_GROUP, FlightPublisher
 from trimtab.client.push_leased import LeasedRounds
 from trimtab.client.push_leased_engine import LeasedEngine
 from trimtab.client.push_members import MemberLists, Seen
@@ -167,6 +169,7 @@ class PushConsumer:
         self._records: Records
         self._requests: BrokerRequests
         self._trace: ConsumeTrace | None = None
+        self._flights: FlightPublisher | None = None
 
     def __repr__(self) -> str:
         if not self._is_open:
@@ -208,6 +211,7 @@ class PushConsumer:
         self._started_wall_ms = self._clock.wall_ms()
         try:
             self.recorder = Recorder(self.group_on_wire, session.client_id)
+            self._flights = self._publisher(session)
             await self._begin_trace(session)
             self._requests = BrokerRequests(session, self, self._call)
             self._life = f"{os.getpid()}-{self._started_wall_ms}-{self._chance.randrange(2**48):012x}"
@@ -250,6 +254,8 @@ class PushConsumer:
             self._records.note(Happened(Kind.LEFT, cause="stop"))
         if self._trace is not None:
             await self._trace.close()
+        if self._flights is not None:
+            await self._flights.close()
         await release_session(self._session, consumer_group=self.group_on_wire)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._closed is not None:
@@ -267,6 +273,21 @@ class PushConsumer:
             )
             self._call = self._trace.traced(self._call)
             await self._trace.start()
+
+    def _publisher(self, session: Session) -> FlightPublisher | None:
+        if self.consuming.record_to is None:
+            return None
+        options = self._options
+        producer = Producer(
+            FLIGHTS_GROUP, nameserver=options.nameserver, credentials=options.credentials, tls=options.tls,
+            namespace=options.namespace, unit_name=options.unit_name, timeouts=self._timeouts, clock=self._clock,
+        )  # fmt: skip
+        return FlightPublisher(producer, self.consuming.record_to, self.group_on_wire, session.client_id)
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events of its flight recorder are not on the topic that `Consuming(record_to=...)` names."""
+        return 0 if self._flights is None else self._flights.dropped
 
     async def _give_all_up(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if isinstance(self._rounds, LeasedRounds):
@@ -299,7 +320,8 @@ class PushConsumer:
         )  # fmt: skip
         self._engine.dispatcher = self._dispatcher(session)
         self._engine.is_paused = self._is_paused
-        records = Records(self.recorder, self._clock, self._engine.in_flight)
+        tell = None if self._flights is None else self._flights.tell
+        records = Records(self.recorder, self._clock, self._engine.in_flight, tell)
         self._records = records
         self._engine.on_offset_moved = lambda moved: records.note(
             Happened(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from trimtab.balance.leased_effects import Happened
 from trimtab.balance.rebalance_effects import Drop, Lock, Release, StartPull, Why
-from trimtab.balance.recorder import Kind, Recorder
+from trimtab.balance.recorder import Event, Kind, Recorder
 from trimtab.io.clock import Clock
 from trimtab.model import MessageQueue, Now
 
@@ -15,22 +15,34 @@ _KINDS = {Why.SILENT: Kind.EXPIRED, Why.MOVED: Kind.OFFSET_MOVED}
 
 
 class Records:
-    """The recorder of one member with its clock; `in_flight` says how many messages of a queue are not finished."""
+    """The recorder of one member with its clock; `in_flight` says how many messages of a queue are not finished.
 
-    def __init__(self, recorder: Recorder, clock: Clock, in_flight: Callable[[MessageQueue], int]) -> None:
+    `tell` hears of every event, if somebody publishes them.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        in_flight: Callable[[MessageQueue], int],
+        tell: Callable[[Event], None] | None = None,
+    ) -> None:
         self._recorder = recorder
         self._clock = clock
         self._in_flight = in_flight
+        self._tell = tell
 
     def note(self, happened: Happened) -> None:
         """Keeps it, with what is in flight if it is about a queue."""
         now = Now(monotonic_ms=self._clock.monotonic_ms(), wall_ms=self._clock.wall_ms())
         queue = happened.queue
-        self._recorder.record(
+        event = self._recorder.record(
             now, happened.kind, cause=happened.cause, queue=queue, other=happened.other, offset=happened.offset,
             duration_ms=happened.duration_ms, detail=happened.detail,
             in_flight=None if queue is None else self._in_flight(queue),
         )  # fmt: skip
+        if self._tell is not None:
+            self._tell(event)
         _log.debug("%s", happened)
 
     # --- classic mode -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from trimtab.balance.ordered import SUSPEND_MS
 from trimtab.balance.progress import FlowLimits
 from trimtab.balance.start import From, StartRule
 from trimtab.balance.strategies import Planner, Strategy
+from trimtab.client.checks import check_topic
 from trimtab.errors import SettingsError
 
 RECONSUME_TIMES_MAX = 16
@@ -38,6 +39,8 @@ class Consuming:
     """How long `on_assigned`, `on_revoked` and `on_lost` may take; after that they are cancelled, and the queues are not waited for."""
     trace: bool = False
     """Whether what handlers do is told in the trace topic."""
+    record_to: str | None = None
+    """A topic on which the member's flight recorder is published, as JSON lines. Best effort: consuming never waits for it."""
     restart_grace_s: float = 4.0
     """Leased mode: so long a member that was given its client id by the user is waited for after it has gone, before others take its
     queues. Longer than a restart takes, and the same for all members of the group."""
@@ -50,6 +53,8 @@ class Consuming:
         """What would stand still is refused."""
         if not 1 <= self.concurrency <= 10_000:
             raise SettingsError(f"concurrency {self.concurrency} is not within 1 to 10000")
+        if self.record_to is not None:
+            check_topic(self.record_to)
         if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
             raise SettingsError("reconsume_times_max must be 0 or more")
         intervals = (self.offsets_every_s, self.rebalance_every_s, self.locks_every_s, self.loads_every_s)
