@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "testing": {"broker", "names", "client", "io", "wire"},
     "testing_pytest": {"testing"},
     "blocking": {"client"},
+    "metrics": {"client", "balance"},
     "spark": {"client", "io", "wire", "broker.sql92_parser", "broker.sql92_nodes"},
     "pipelines": {"spark", "balance", "sim"},
     "dashboard": {

@@ -6,6 +6,7 @@ in the dashboard or in a report is drawn from these events and from nothing else
 
 from collections import Counter, deque
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,8 @@ from trimtab.model import MessageQueue, Now
 
 EVENTS_MAX = 1_000
 PUBLISHED_BYTES_MAX = 256 * 1024
+REBALANCE_MS = 1_000
+"""Queues that are taken or let go within so long of each other are one rebalance."""
 
 
 class Kind(StrEnum):
@@ -43,6 +46,10 @@ class Kind(StrEnum):
     """Foreign members are in the group: classic mode from now on."""
 
 
+MOVES = frozenset({Kind.ACQUIRED, Kind.RELEASED, Kind.DROPPED, Kind.LOST})
+"""A queue came or went."""
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened."""
 
@@ -70,6 +77,13 @@ class Flight(msgspec.Struct, frozen=True, kw_only=True):
     """How many older events are no longer here."""
 
 
+class Spent(NamedTuple):
+    """How often something took time that was measured, and how long in all."""
+
+    times: int = 0
+    ms: int = 0
+
+
 class Recorder:
     """See the module's own words."""
 
@@ -78,6 +92,10 @@ class Recorder:
         self._client_id = client_id
         self._events: deque[Event] = deque(maxlen=events_max)
         self._counts: Counter[str] = Counter()
+        self._spent: dict[str, Spent] = {}
+        self._last_move_ms: int | None = None
+        self.rebalances = 0
+        """How often queues came or went; those of one moment count once."""
 
     def record(
         self,
@@ -106,7 +124,17 @@ class Recorder:
         )
         self._events.append(event)
         self._counts[kind.value] += 1
+        if duration_ms is not None:
+            times, ms = self._spent.get(kind.value, Spent())
+            self._spent[kind.value] = Spent(times + 1, ms + duration_ms)
+        if kind in MOVES:
+            self._count_move(now.monotonic_ms)
         return event
+
+    def _count_move(self, now_ms: int) -> None:
+        if self._last_move_ms is None or now_ms - self._last_move_ms > REBALANCE_MS:
+            self.rebalances += 1
+        self._last_move_ms = now_ms
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -117,6 +145,10 @@ class Recorder:
     def counts(self) -> dict[str, int]:
         """How often each kind happened since the member began."""
         return dict(self._counts)
+
+    def spent(self, kind: Kind) -> Spent:
+        """How long events of a kind took in all since the member began."""
+        return self._spent.get(kind.value, Spent())
 
     def flight(self, *, bytes_max: int = PUBLISHED_BYTES_MAX) -> bytes:
         """All of it as JSON that fits; the oldest events are left out first."""

@@ -194,6 +194,11 @@ class PushConsumer:
         """How brokers list this member, once it has started."""
         return self._session.client_id
 
+    @property
+    def has_started(self) -> bool:
+        """Whether it was started at least once: then it has a client id and a recorder."""
+        return self._closed is not None and hasattr(self, "recorder")
+
     # --- begin and end ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -485,11 +490,11 @@ class PushConsumer:
         self._engine.resume()
 
     def holdings(self) -> tuple[HeldNow, ...]:
-        """The queues that this member holds now."""
+        """The queues that this member holds now. Other threads may ask, too."""
         self._must_be_open()
         now_ms = self._clock.monotonic_ms()
         held_now = []
-        for queue, held in self._engine.held.items():
+        for queue, held in list(self._engine.held.items()):
             holding = self._engine.holding(queue)
             if holding is not None and not held.is_leaving:
                 held_now.append(
