@@ -78,8 +78,34 @@ def test_a_balance_report_of_a_group_that_changes(spark: Any, tmp_path: Path) ->
     assert (facts.deliveries, facts.twice) == (sent + sum(times - 1 for times in again), len(again))
     assert facts.members >= 2
     assert facts.moves == len(report.moves) > 0
+    assert report.recorded == ()
+    assert "Inferred from deliveries" in report.page.read_text(encoding="utf-8")
     assert {row["what"] for row in report.latency} == {"queueing", "handling", "end to end"}
     assert "<svg" in report.page.read_text(encoding="utf-8")
+
+
+def test_a_balance_report_takes_holders_from_flight_recorders_where_members_publish_them(
+    spark: Any, tmp_path: Path
+) -> None:
+    with Cluster(brokers=2) as cluster:
+        asyncio.run(
+            trace_changes(cluster.nameserver, per_second=100, step_s=0.5, record_to="trimtab-flights")
+        )
+        report = balance_report(spark, tmp_path, options={"nameserver": cluster.nameserver})
+    assert report.recorded == (GROUP,)
+    flights = spark.read.parquet(str(tmp_path / "flights.parquet"))
+    kinds = {row.kind for row in flights.select("kind").distinct().collect()}
+    assert {"joined", "left", "acquired", "dropped"} <= kinds
+    members = {row.client_id for row in flights.select("client_id").distinct().collect()}
+    assert len(members) >= 4  # one that joins late may have the id of one that left
+    assert {name for move in report.moves for name in (move.before, move.after)} <= members
+    assert report.groups[0].moves == len(report.moves) > 0
+    page = report.page.read_text(encoding="utf-8")
+    assert (
+        "what the members&#x27; flight recorders say" in page
+        or "what the members' flight recorders say" in page
+    )
+    assert "Rebalances and their causes" in page
 
 
 def test_dead_letters_have_causes_and_go_to_their_topic_again(spark: Any) -> None:

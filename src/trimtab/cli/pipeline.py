@@ -66,9 +66,15 @@ Consumers must be traced: enableMsgTrace in Java, Consuming(trace=True) here."""
     help="A topic whose producers are not traced; can be said more than once.",
 )
 @click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True)
+@click.option(
+    "--flights-topic",
+    default="trimtab-flights",
+    show_default=True,
+    help="Where members publish flight recorders.",
+)
 @job("balance-report")
-def balance(run: Job, topics: tuple[str, ...], trace_topic: str) -> None:
-    """Who held which queue when, what came twice, how even the load was, from the trace topic."""
+def balance(run: Job, topics: tuple[str, ...], trace_topic: str, flights_topic: str) -> None:
+    """Who held which queue when, what came twice, how even the load was, from the trace topic and flight recorders."""
 
     def changes(address: str) -> Any:
         from trimtab.pipelines.samples import trace_changes
@@ -80,8 +86,9 @@ def balance(run: Job, topics: tuple[str, ...], trace_topic: str) -> None:
         from trimtab.pipelines.balance_page import TITLES
 
         report = balance_report(
-            spark, run.folder, options=options, topics=topics, trace_topic=trace_topic, say=run.say
-        )
+            spark, run.folder, options=options, topics=topics, trace_topic=trace_topic, flights_topic=flights_topic,
+            say=run.say,
+        )  # fmt: skip
     run.finish(TITLES, [astuple(facts) for facts in report.groups], report.page, run.folder)
 
 

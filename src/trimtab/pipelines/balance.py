@@ -1,7 +1,8 @@
 """How a group's load was shared, from the trace topic alone: for applications in Java as for ours.
 
 Trace records say who handled which message when; the topics themselves say in which queue it lay. What is found are Parquet tables
-and one page to look at. Only what is delivered shows: a queue nobody writes to has no holder here.
+and one page to look at. Only what is delivered shows: a queue nobody writes to has no holder here. Where the members of a group publish
+their flight recorders (`Consuming(record_to=...)`), who held what is taken from these instead, with the causes.
 """
 
 import re
@@ -14,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
+from trimtab.balance.flights import FlightLine, lines_of
 from trimtab.errors import TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.pipelines.balance_page import balance_page
+from trimtab.pipelines.flight_spans import TOLD, recorded_spans
 from trimtab.pipelines.holders import GroupFacts, Move, Span, facts_of, moves_of
 from trimtab.pipelines.trace_records import TraceRow, member_of, rows_of
 
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+FLIGHTS_TOPIC = "trimtab-flights"
+LINES_MAX = 1_000_000
 RETURN_MS = 3_000
 """A member that handles a queue again after longer than that, with others in between, had lost it meanwhile."""
 SPANS_MAX = 200_000
 PAGE_ROWS_MAX = 200
 BUCKETS = 60
 PAGE = "report.html"
+RETRY_PREFIX = "%RETRY%"
 
 _TRACE_SCHEMA = (
     "kind string, message_id string, ok boolean, at_ms long, `group` string, request_id string, topic string, retries int,"
@@ -40,6 +46,16 @@ _TRACE_ARROW = pa.schema(
     [
         pa.field(name.strip("`"), _ARROW_TYPES[kind])
         for name, kind in (column.split() for column in _TRACE_SCHEMA.split(","))
+    ]
+)
+_FLIGHTS_SCHEMA = (
+    "v int, `group` string, client_id string, number long, at_ms long, kind string, cause string, topic string, broker string,"
+    " queue int, other string, offset long, duration_ms long, in_flight long, detail string"
+)
+_FLIGHTS_ARROW = pa.schema(
+    [
+        pa.field(name.strip("`"), _ARROW_TYPES[kind])
+        for name, kind in (column.split() for column in _FLIGHTS_SCHEMA.split(","))
     ]
 )
 _QUEUE = ("group", "topic", "broker", "queue")
@@ -55,6 +71,8 @@ class BalanceReport:
     groups: list[GroupFacts]
     moves: list[Move]
     latency: list[dict[str, Any]]
+    recorded: tuple[str, ...] = ()
+    """The groups of which the holders come from flight recorders; those of the others are inferred from deliveries."""
 
     @property
     def page(self) -> Path:
@@ -84,6 +102,22 @@ def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for row in rows
         ]
         yield pa.RecordBatch.from_pydict(columns, schema=_TRACE_ARROW)
+
+
+def flight_rows(spark: "SparkSession", options: Mapping[str, str], topic: str = FLIGHTS_TOPIC) -> "DataFrame":
+    """The events that members published, a row a line; none if there is no such topic."""
+    # A pattern, because it passes over a topic that is not there.
+    read = spark.read.format("rocketmq").options(**options, topicPattern=re.escape(topic), columns="body")
+    return read.load().mapInArrow(_parse_flights, _FLIGHTS_SCHEMA)
+
+
+def _parse_flights(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    names = FlightLine.__struct_fields__
+    for batch in batches:
+        lines = [line for body in batch.column(0).to_pylist() for line in lines_of(body or b"").lines]
+        yield pa.RecordBatch.from_pydict(
+            {name: [getattr(line, name) for line in lines] for name in names}, schema=_FLIGHTS_ARROW
+        )
 
 
 def deliveries(traces: "DataFrame", messages: "DataFrame") -> "DataFrame":
@@ -190,6 +224,7 @@ def balance_report(
     options: Mapping[str, str],
     topics: tuple[str, ...] = (),
     trace_topic: str = TRACE_TOPIC,
+    flights_topic: str = FLIGHTS_TOPIC,
     return_ms: int = RETURN_MS,
     say: Say = lambda _: None,
 ) -> BalanceReport:
@@ -218,11 +253,25 @@ def balance_report(
     )
     deliveries(traces, messages).write.mode("overwrite").parquet(_in(folder, "deliveries"))
     delivered = spark.read.parquet(_in(folder, "deliveries"))
-    say("who held which queue, what came twice, how long it took")
-    return _report(spark, folder, delivered, return_ms)
+    say(f"who held which queue (from {flights_topic} where it tells), what came twice, how long it took")
+    flight_rows(spark, options, flights_topic).write.mode("overwrite").parquet(_in(folder, "flights"))
+    return _report(spark, folder, delivered, return_ms, _told(spark, folder))
 
 
-def _report(spark: "SparkSession", folder: Path, delivered: "DataFrame", return_ms: int) -> BalanceReport:
+def _told(spark: "SparkSession", folder: Path) -> list[FlightLine]:
+    rows = spark.read.parquet(_in(folder, "flights")).where(f.col("kind").isin(sorted(TOLD)))
+    told = [FlightLine(**row.asDict()) for row in rows.limit(LINES_MAX + 1).collect()]
+    if len(told) > LINES_MAX:
+        raise TrimtabError(
+            f"members published more than {LINES_MAX:,} events: take a shorter time or fewer groups; all of them are in"
+            f" {_in(folder, 'flights')}"
+        )
+    return sorted(told, key=lambda line: (line.at_ms, line.client_id, line.number))
+
+
+def _report(
+    spark: "SparkSession", folder: Path, delivered: "DataFrame", return_ms: int, told: list[FlightLine]
+) -> BalanceReport:
     first_ms, last_ms = delivered.agg(f.min("began_ms"), f.max("ended_ms")).first() or (0, 0)
     width_ms = max(1_000, (last_ms - first_ms) // BUCKETS // 1_000 * 1_000)
     spans(delivered, return_ms).write.mode("overwrite").parquet(_in(folder, "holders"))
@@ -239,6 +288,13 @@ def _report(spark: "SparkSession", folder: Path, delivered: "DataFrame", return_
             f"the report would draw more than {SPANS_MAX:,} changes of holders: take a shorter time or fewer groups;"
             f" all of them are in {_in(folder, 'holders')}"
         )
+    recorded = tuple(sorted({line.group for line in told if line.group in {span.group for span in held}}))
+    held = [span for span in held if span.group not in recorded]
+    held += [
+        span
+        for span in recorded_spans(told)
+        if span.group in recorded and not span.queue.topic.startswith(RETRY_PREFIX)
+    ]
     moves = moves_of(held)
     loads = {
         (row.group, row.member): row["count"]
@@ -262,9 +318,10 @@ def _report(spark: "SparkSession", folder: Path, delivered: "DataFrame", return_
         width_ms=width_ms,
         latency=waits,
         twice=[row.asDict() for row in again.orderBy("first_ms").limit(PAGE_ROWS_MAX).collect()],
+        told=[line for line in told if line.group in recorded],
     )
     (folder / PAGE).write_text(page, encoding="utf-8")
-    return BalanceReport(folder, groups, moves, waits)
+    return BalanceReport(folder, groups, moves, waits, recorded)
 
 
 def _write_moves(spark: "SparkSession", folder: Path, moves: list[Move]) -> None:

@@ -35,14 +35,15 @@ def _order(topic: str, number: int) -> Message:
 class _Group:
     """Members in classic mode, traced, and what they got."""
 
-    def __init__(self, nameserver: str) -> None:
+    def __init__(self, nameserver: str, record_to: str | None) -> None:
         self._nameserver = nameserver
+        self._record_to = record_to
         self.members: list[PushConsumer] = []
         self.got: Counter[str] = Counter()
 
     async def join(self) -> None:
         """One more."""
-        consuming = Consuming(trace=True, concurrency=4, drain_s_max=0)
+        consuming = Consuming(trace=True, concurrency=4, drain_s_max=0, record_to=self._record_to)
         member = PushConsumer(
             GROUP, subscribe={TOPIC: "*"}, handler=self._handle, nameserver=self._nameserver, mode="classic", start="first",
             consuming=consuming,
@@ -59,11 +60,13 @@ class _Group:
         self.got[message.message_id] += 1
 
 
-async def trace_changes(nameserver: str, *, per_second: int = 200, step_s: float = 1.5) -> int:
+async def trace_changes(
+    nameserver: str, *, per_second: int = 200, step_s: float = 1.5, record_to: str | None = None
+) -> int:
     """Three members, one joins, one leaves, one joins, one leaves, under load and with trace on; how many messages were sent."""
     async with Admin(nameserver=nameserver) as admin:
         await admin.create_topic(TOPIC, queues=QUEUES)
-    group = _Group(nameserver)
+    group = _Group(nameserver, record_to)
     try:
         for _ in range(3):
             await group.join()
