@@ -38,7 +38,8 @@ from trimtab.balance.locks import LEASE_MS
 from trimtab.balance.peers import RESTART_GRACE_MS, Peers
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Kind
-from trimtab.balance.strategies.plans import Load, Plan, Planner, View, follows_load
+from trimtab.balance.strategies.plans import Load, Plan, Planner, View, follows_load, misfit
+from trimtab.balance.strategies.sticky import Sticky
 from trimtab.balance.takeover import LOOK_EVERY_MS, Absences
 from trimtab.balance.trust import RENEW_EVERY_MS, Trust
 from trimtab.balance.turns import Turns
@@ -64,6 +65,8 @@ EVICTORS: Final = 3
 """The first members in order end the leases of one that is gone even if they need none: who does may have joined after it went, and
 cannot prove its absence. Not all of them do: the broker should not hear the same from a thousand."""
 NEVER_MS: Final = 2**62
+_EVEN: Final = Sticky()
+"""How queues are shared while the planner's settings cannot share them."""
 TICK_MS: Final = 25
 """How often `on_tick` should be called."""
 
@@ -116,6 +119,8 @@ class LeasedRebalance:
         self.group = group
         self.client_id = client_id
         self.planner = planner
+        self._misfit: str | None = None
+        self._fit_of: tuple[tuple[str, ...], tuple[MessageQueue, ...]] | None = None
         self.trust = Trust(has_new_id=has_new_id)
         self._drain_ms_max = drain_ms_max
         self._peers = Peers(client_id, restart_grace_ms=restart_grace_ms)
@@ -330,12 +335,15 @@ class LeasedRebalance:
     # --- deciding ---------------------------------------------------------------------------------------------
 
     def _act(self, now_ms: int) -> list[LeasedEffect]:
+        knew_misfit = self._misfit is not None
         try:
             plan = self._plan(now_ms)
         except AllocationError as error:
             self._sweep_ms = now_ms + CALM_SWEEP_EVERY_MS
             return [ShareFailed("", self.planner.name, str(error))]
         effects: list[LeasedEffect] = []
+        if self._misfit is not None and not knew_misfit:
+            effects.append(Happened(Kind.MISFIT, cause=self._misfit, detail=self.planner.name))
         if self._may_move:
             self._may_move = False
             self._cause = "load" if plan.give_up else self._cause
@@ -347,6 +355,18 @@ class LeasedRebalance:
         effects += self._acquire(plan, now_ms)
         return effects + self._changes()
 
+    def _fitting_plan(self, view: View) -> Plan:
+        """The planner's, or an even share while its settings cannot share this group: no queue waits for a setting."""
+        seen = (view.members, view.queues)
+        if seen != self._fit_of:
+            self._fit_of, self._misfit = seen, misfit(self.planner, view)
+        try:
+            return self.planner.plan(view)
+        except AllocationError:
+            if self._misfit is None:
+                raise
+            return _EVEN.plan(view)
+
     def _plan(self, now_ms: int) -> Plan:
         held = [
             queue
@@ -355,7 +375,7 @@ class LeasedRebalance:
         ]
         if self._is_stopping or not self._queues:
             return Plan(keep=(), give_up=tuple(held))
-        return self.planner.plan(
+        return self._fitting_plan(
             View(
                 group=self.group,
                 me=self.client_id,

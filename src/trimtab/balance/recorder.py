@@ -44,6 +44,8 @@ class Kind(StrEnum):
     OFFSET_MOVED = "offset-moved"
     FELL_BACK = "fell-back"
     """Foreign members are in the group: classic mode from now on."""
+    MISFIT = "misfit"
+    """The strategy's settings do not fit the group as it is: it shares in a safe way until they do."""
 
 
 MOVES = frozenset({Kind.ACQUIRED, Kind.RELEASED, Kind.DROPPED, Kind.LOST})

@@ -39,7 +39,7 @@ from trimtab.client.push_flights import FLIGHTS_GROUP, FlightPublisher
 from trimtab.client.push_leased import LeasedRounds
 from trimtab.client.push_leased_engine import LeasedEngine
 from trimtab.client.push_members import MemberLists, Seen
-from trimtab.client.push_modes import CLASSIC, LEASED, mode_plan
+from trimtab.client.push_modes import CLASSIC, LEASED, check_choice, mode_plan
 from trimtab.client.push_offsets import BrokerOffsets, FileOffsets
 from trimtab.client.push_ordered import InOrder
 from trimtab.client.push_outcomes import Call, Handler, call_of
@@ -83,6 +83,17 @@ OVERDUE_LOOKS = 15
 
 class PushConsumer:
     """See the module's own words."""
+
+    recorder: Recorder
+    """What happened to this member and its queues, once it has started."""
+    _session: Session
+    _engine: Engine
+    _rounds: Rounds | LeasedRounds
+    _records: Records
+    _requests: BrokerRequests
+    _rivals: Rivals
+    _life: str
+    _running: asyncio.Task[None]
 
     def __init__(
         self,
@@ -144,8 +155,11 @@ class PushConsumer:
         self._rule = start_rule(start)
         self._batch_messages_max = batch_messages_max
         self._callbacks = Callbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
-        wanted = {self._on_wire(topic): expression for topic, expression in subscribe.items()}
-        self._subscriptions = Subscriptions(wanted, self._clock.wall_ms())
+        self._subscriptions = Subscriptions(
+            {self._on_wire(topic): expression for topic, expression in subscribe.items()},
+            self._clock.wall_ms(),
+        )
+        check_choice(self._plan.planner, client_id, self._subscriptions.topics)
         if not broadcast:
             self._subscriptions.add(RETRY_PREFIX + self.group_on_wire, "*", self._clock.wall_ms())
         self._handler = handler
@@ -156,18 +170,8 @@ class PushConsumer:
         self._is_switching = False
         self._failure: ClientIdTakenError | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._life: str
-        self._rivals: Rivals
         self._is_paused = False
-        self._running: asyncio.Task[None]
         self._closed: asyncio.Event | None = None
-        self.recorder: Recorder
-        """What happened to this member and its queues, once it has started."""
-        self._session: Session
-        self._engine: Engine
-        self._rounds: Rounds | LeasedRounds
-        self._records: Records
-        self._requests: BrokerRequests
         self._trace: ConsumeTrace | None = None
         self._flights: FlightPublisher | None = None
 

@@ -30,6 +30,7 @@ from trimtab.balance.leased_effects import (
     Unlock,
 )
 from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, StartPull
+from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.plans import follows_load
 from trimtab.balance.trust import TRUST_MS
 from trimtab.client.push_leases import Leases
@@ -283,6 +284,14 @@ class LeasedRounds:
         for effect in effects:
             if isinstance(effect, Happened):
                 self._records.note(effect)
+                if effect.kind is Kind.MISFIT:
+                    _log.warning(
+                        "the settings of strategy %s do not fit group %s as it is: %s; queues are shared without them where they"
+                        " cannot be used",
+                        effect.detail,
+                        self._machine.group,
+                        effect.cause,
+                    )
             elif isinstance(effect, Changed):
                 changes.append(effect)
             elif isinstance(effect, ShareFailed):

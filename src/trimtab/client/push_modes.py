@@ -1,8 +1,17 @@
 """Which of the two handover modes a consumer uses, and which strategy in each. PURE."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from trimtab.balance.strategies import Averagely, Planner, Strategy, by_name, planner_by_name
+from trimtab.balance.strategies import (
+    Averagely,
+    LeasedCanary,
+    Planner,
+    Strategy,
+    Weighted,
+    by_name,
+    planner_by_name,
+)
 from trimtab.balance.strategies.plans import Planned
 from trimtab.errors import SettingsError
 
@@ -43,6 +52,18 @@ def mode_plan(mode: str | None, strategy: str | Strategy | Planner | None, *, is
             raise SettingsError(f"strategy {strategy.name!r} needs leases; use mode {LEASED!r}")
         return ModePlan(chosen, strategy, Averagely())
     return ModePlan(chosen, Planned(strategy), strategy)
+
+
+def check_choice(planner: Planner, client_id: str | None, topics: Collection[str]) -> None:
+    """Refuses what is known to be wrong before the group was seen: a member without weight, a canary's queue of a foreign topic."""
+    if isinstance(planner, Weighted):
+        planner.check_member(client_id)
+    if isinstance(planner, LeasedCanary):
+        strangers = sorted({queue.topic for queue in planner.setting.queues or ()}.difference(topics))
+        if strangers:
+            raise SettingsError(
+                f"the canary's queues are of topic {', '.join(strangers)}, which is not subscribed to"
+            )
 
 
 def _plain(planner: Planner, name: str) -> Strategy:

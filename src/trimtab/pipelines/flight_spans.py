@@ -12,9 +12,7 @@ from trimtab.balance.recorder import Kind
 from trimtab.model import MessageQueue
 from trimtab.pipelines.holders import Span
 
-QUEUE_ENDS = frozenset(
-    {Kind.RELEASED, Kind.DROPPED, Kind.LOST, Kind.EXPIRED, Kind.OFFSET_MOVED, Kind.ACQUIRED}
-)
+QUEUE_ENDS = frozenset({Kind.RELEASED, Kind.DROPPED, Kind.LOST, Kind.EXPIRED, Kind.ACQUIRED})
 MEMBER_ENDS = frozenset({Kind.JOINED, Kind.LEFT, Kind.FELL_BACK})
 TOLD = frozenset(
     {

@@ -107,6 +107,15 @@ class LeasedCanary:
         """If the strategy within does."""
         return follows_load(self._within)
 
+    @property
+    def setting(self) -> CanarySetting:
+        """Who the canaries are, and what they get."""
+        return self._setting
+
+    def check_view(self, view: View) -> None:
+        """Refuses a canary that does not fit the group; while it does not, `plan` lets no queue starve."""
+        self._setting.check(view.members, view.queues)
+
     def plan(self, view: View) -> Plan:
         if view.me not in view.members:
             return outsider(view)

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from trimtab.balance.order import sorted_names, sorted_queues
 from trimtab.balance.strategies.base import Strategy
-from trimtab.errors import AllocationError
+from trimtab.errors import AllocationError, SettingsError
 from trimtab.model import MessageQueue
 
 _REMEMBERED_SHARES_MAX = 256
@@ -93,6 +93,18 @@ class Planner(Protocol):
 def follows_load(planner: Planner) -> bool:
     """Whether a planner looks at loads and holders, so that they have to be measured."""
     return bool(getattr(planner, "follows_load", False))
+
+
+def misfit(planner: Planner, view: View) -> str | None:
+    """Why a planner's settings do not fit the group as it is; None if they do, or if it has none."""
+    check = getattr(planner, "check_view", None)
+    if check is None:
+        return None
+    try:
+        check(view)
+    except (AllocationError, SettingsError) as error:
+        return str(error)
+    return None
 
 
 class Planned:

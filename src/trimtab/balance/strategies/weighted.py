@@ -41,6 +41,18 @@ class Weighted:
             )
         self._weights_of(members)
 
+    def check_view(self, view: View) -> None:
+        """Refuses weights that cannot share this group. Members that are named and away are no reason: they may come back."""
+        self._weights_of(view.members)
+
+    def check_member(self, client_id: str | None) -> None:
+        """Refuses weights in which a member that begins can have no place; None is an id made by chance."""
+        if self._otherwise is None and client_id not in self._weights:
+            who = "a member without a client_id of its own" if client_id is None else f"member {client_id}"
+            raise SettingsError(
+                f"weights: {who} has no weight; name it by its client_id, or give `otherwise`"
+            )
+
     def plan(self, view: View) -> Plan:
         if view.me not in view.members or not view.queues:
             return outsider(view)

@@ -21,7 +21,7 @@ QUIET_MS = 1_000
 
 _GIVEN_UP = {Kind.RELEASED, Kind.DROPPED, Kind.LOST, Kind.EXPIRED}
 _TOLD = {
-    Kind.JOINED, Kind.LEFT, Kind.VIEW, Kind.FELL_BACK, Kind.FENCED, Kind.LOST, Kind.TAKEN_OVER, Kind.OFFSET_MOVED
+    Kind.JOINED, Kind.LEFT, Kind.VIEW, Kind.FELL_BACK, Kind.MISFIT, Kind.FENCED, Kind.LOST, Kind.TAKEN_OVER, Kind.OFFSET_MOVED
 }  # fmt: skip
 
 
