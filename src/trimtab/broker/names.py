@@ -75,11 +75,9 @@ def address_complaint(topic: str) -> str | None:
 
 
 def plain_complaint(what: str, name: str, length_max: int) -> str | None:
-    """What is wrong with a name that Apache's brokers take as it is. It is kept in tables and printed, so it has bounds here."""
+    """What is wrong with a name that Apache's brokers take as it is. It is kept in tables, so it has a bound here; who prints it escapes it."""
     if len(name) > length_max:
         return f"The specified {what} is longer than {length_max} characters"
-    if not name.isprintable():
-        return f"The specified {what}[{name!r}] contains characters that cannot be printed"
     return None
 
 
