@@ -10,7 +10,7 @@ from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.consume import UpdateConsumerOffset
 
 LONG = "x" * 10_000
-BAD_NAMES = [LONG, "../etc", "a b", ""]
+BAD_NAMES = [LONG, "../etc", "a b", "line\nbreak", ""]
 
 
 def commit(broker: Driver, group: str, topic: str) -> int:
