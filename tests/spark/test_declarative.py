@@ -38,7 +38,8 @@ def run(folder: Path, nameserver: str) -> None:
 
 
 def bodies(folder: Path) -> list[bytes]:
-    return sorted(pq.read_table(folder / "spark-warehouse" / "orders", columns=["body"])["body"].to_pylist())
+    column = pq.read_table(folder / "spark-warehouse" / "orders", columns=["body"])["body"]
+    return sorted(bytes(body or b"") for body in column.to_pylist())
 
 
 def test_the_declarative_pipeline_runs_twice_and_reads_every_message_once(tmp_path: Path) -> None:
