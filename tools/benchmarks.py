@@ -57,8 +57,10 @@ def table(rows: list[Row]) -> str:
 def measured(name: str) -> str:
     module = importlib.import_module(f"bench.{name}")
     what = (module.__doc__ or "").strip().splitlines()[0]
-    scale = os.environ.get("TRIMTAB_BENCH_SCALE")
-    command = f"{f'TRIMTAB_BENCH_SCALE={scale} ' if scale else ''}python -m bench {name}"
+    chosen = [
+        f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith("TRIMTAB_BENCH_")
+    ]
+    command = " ".join([*chosen, "python -m bench", name])
     found = table(module.rows())
     return f"{what}\n\n`{command}`, {datetime.now(UTC):%Y-%m-%d}; {machine()}\n\n{found}"
 
