@@ -83,7 +83,7 @@ def running_pids() -> list[int]:
 def forget_the_dead() -> None:
     for pid, child in list(_running.items()):
         if child.poll() is not None:
-            del _running[pid]
+            _running.pop(pid, None)  # several threads may see it dead
 
 
 def tail(log: Path) -> str:
