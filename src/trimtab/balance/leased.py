@@ -524,6 +524,8 @@ class LeasedRebalance:
             self._forget(holding)
             return [self._unlock(holding.queue.broker_name, [holding.queue], now_ms)]
         question = Drain(holding.queue)
+        # Nobody has said yet whether somebody else had it: that must be known before its offset is written.
+        holding.is_doubted = holding.is_doubted or holding.phase is Phase.RECHECKING
         holding.phase, holding.asked = Phase.DRAINING, question
         holding.leaving_since_ms, holding.cause = now_ms, self._cause
         return [question, Happened(Kind.DRAINING, cause=self._cause, queue=holding.queue)]

@@ -158,6 +158,20 @@ def test_a_queue_that_somebody_else_held_while_it_was_given_up_is_not_written() 
     assert only(Abandon, effects).queue == only(Unlock, effects).queues[0] == QUEUE
 
 
+def test_a_queue_given_up_before_it_is_known_whether_somebody_else_held_it_is_not_written_unasked() -> None:
+    """Found by `trimtab sim swarm --first-seed 2708`: the group was taken back to an old offset."""
+    machine = holding(epoch=None)
+    machine.on_connection_lost(BROKER, NOW_MS + 10)
+    machine.on_listed(BROKER, NOW_MS + 20)
+    now_ms = NOW_MS + 20 + PROOF_GAP_MS
+    first = only(Recheck, machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms))
+    drain = only(Drain, machine.on_stop(now_ms))
+    assert machine.on_rechecked(first, is_unchanged=False, now_ms=now_ms) == []
+    assert not machine.may_commit(QUEUE, now_ms)
+    again = only(Recheck, machine.on_drained(drain, now_ms))
+    assert none_of(Commit, machine.on_rechecked(again, is_unchanged=False, now_ms=now_ms))
+
+
 def test_where_to_start_is_asked_again_if_the_lease_lapsed_meanwhile() -> None:
     machine, acquire = asking()
     first = only(ReadStart, machine.on_acquired(acquire, [QUEUE], NOW_MS, NOW_MS))
