@@ -10,6 +10,7 @@ import msgspec
 
 from trimtab.balance.pipeline import Tally
 from trimtab.client.pull_consumer import PullConsumer
+from trimtab.client.pull_consumer_offsets import QueueOffsets
 from trimtab.client.push import PushConsumer
 from trimtab.client.ranges import read_columns
 from trimtab.client.received import Received
@@ -81,7 +82,8 @@ async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> Dra
         import trimtab.wire.columns  # noqa: F401, PLC0415 - an extra, whose loading shall not be measured
 
     reader = PullConsumer(
-        load.group,
+        # Apache's brokers remember how a connection first spoke for a group: a reader of the same one would keep the push consumer from leases.
+        f"{load.group}-ranges" if load.api == "push" else load.group,
         nameserver=load.nameserver,
         start="first",
         auto_commit_s=5.0 if load.keeps_offsets else None,
@@ -99,7 +101,6 @@ async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> Dra
             await _by_columns(reader, load, ranges, count, tally)
         seconds = asyncio.get_running_loop().time() - begin
     if count.total and load.api == "push":
-        # The reader is gone: as a member of the group it would have a share of the queues.
         seconds = await _by_push(load, ranges, count, tally)
     return DrainReport(
         api=load.api,
@@ -123,10 +124,11 @@ def _cpu_s() -> float:
 
 async def _ranges(consumer: PullConsumer, load: DrainLoad) -> dict[MessageQueue, range]:
     """What each queue holds now."""
+    offsets = QueueOffsets(consumer.session, load.group)
 
     async def one(queue: MessageQueue) -> range:
         begin, end = await consumer.offset_of(queue, "begin"), await consumer.offset_of(queue, "end")
-        committed = await consumer.committed(queue) if load.keeps_offsets else None
+        committed = await offsets.committed(queue) if load.keeps_offsets else None
         return range(begin if committed is None else max(begin, committed), end)
 
     queues = await consumer.queues(load.topic)
