@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.apache.cluster import ApacheCluster
+
 READY_S_MAX = 30.0
 
 
@@ -35,3 +37,14 @@ def own_cluster(flush: str, *, brokers: int = 1) -> Iterator[dict[str, Any]]:
         finally:
             process.terminate()
             process.wait(20)
+
+
+@contextmanager
+def nameserver_of(server: str, flush: str) -> Iterator[str]:
+    """Of our own servers (`own`), or of Apache's of a version with its usual flush."""
+    if server == "own":
+        with own_cluster(flush) as ready:
+            yield str(ready["nameserver"])
+    else:
+        with ApacheCluster(server, heap_mib=1024) as cluster:
+            yield cluster.nameserver

@@ -9,14 +9,11 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from bench.own import own_cluster
+from bench.own import nameserver_of
 from bench.report import Row, met
-from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
 from trimtab import blocking
 
@@ -36,22 +33,12 @@ def _java() -> JavaOracle:
 def rows() -> list[Row]:
     found = []
     for name in SERVERS:
-        with _server(name) as nameserver:
+        with nameserver_of(name, "async") as nameserver:
             java = java_changes(nameserver)
             found.append(_row(name, "Java classic", java, None))
             modes = ("classic", "leased")
             found += [_row(name, f"ours {mode}", our_changes(nameserver, mode), java) for mode in modes]
     return found
-
-
-@contextmanager
-def _server(name: str) -> Iterator[str]:
-    if name == "own":
-        with own_cluster("async") as ready:
-            yield str(ready["nameserver"])
-    else:
-        with ApacheCluster(name, heap_mib=1024) as cluster:
-            yield cluster.nameserver
 
 
 def java_changes(nameserver: str) -> dict[str, Any]:

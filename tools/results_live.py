@@ -9,12 +9,9 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from bench.own import own_cluster
-from tests.apache.cluster import ApacheCluster
+from bench.own import nameserver_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "results-live.md"
 SERVERS = ("own", "4.9.3", "5.5.0")
@@ -45,16 +42,6 @@ After `kill -9` of one of four, Kafka's partitions were read again after 43.5 to
 """
 
 
-@contextmanager
-def nameserver_of(server: str) -> Iterator[str]:
-    if server == "own":
-        with own_cluster("sync") as ready:
-            yield str(ready["nameserver"])
-    else:
-        with ApacheCluster(server, heap_mib=1024) as cluster:
-            yield cluster.nameserver
-
-
 def measured(nameserver: str, mode: str) -> str:
     """What the command prints; one that fails ends everything."""
     command = [sys.executable, "-m", "trimtab", "bench", "rebalance", "-n", nameserver, *OPTIONS.split(), "--mode", mode]  # fmt: skip
@@ -64,7 +51,7 @@ def measured(nameserver: str, mode: str) -> str:
 
 def section(server: str) -> str:
     print(server, file=sys.stderr)
-    with nameserver_of(server) as nameserver:
+    with nameserver_of(server, "sync") as nameserver:
         runs = [measured(nameserver, mode) for mode in MODES]
     busy = os.getloadavg()[0]
     where = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, load {busy:.1f} at the end"

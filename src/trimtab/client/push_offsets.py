@@ -76,7 +76,7 @@ class BrokerOffsets:
         self._session = session
         self._group = group
         self._right_to = right_to
-        self._writing: dict[MessageQueue, asyncio.Task[bool]] = {}
+        self._writes: Turns[MessageQueue] = Turns()
 
     async def read(self, queue: MessageQueue) -> int:
         # 4.9.3 takes every refusal for "nothing is stored" and then may skip to the end. We take only the answer that says so.
@@ -92,24 +92,16 @@ class BrokerOffsets:
 
     def is_writing(self, queue: MessageQueue) -> bool:
         """Whether an offset of the queue is on its way."""
-        return queue in self._writing
+        return self._writes.is_taken(queue)
 
     async def write(self, queue: MessageQueue, offset: int) -> bool:
         right = None if self._right_to is None else self._right_to(queue)
-        writing = asyncio.create_task(self._write_after(self._writing.get(queue), queue, offset, right))
-        self._writing[queue] = writing
-        writing.add_done_callback(lambda _: self._forget(queue, writing))
-        # Who asks may be cancelled; the request is on its way all the same, and the next one waits for it.
-        return await asyncio.shield(writing)
+        return await self._writes.take(queue, lambda: self._write(queue, offset, right))
 
     async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
         await asyncio.gather(*(self.write(queue, offset) for queue, offset in offsets.items()))
 
-    async def _write_after(
-        self, before: asyncio.Task[bool] | None, queue: MessageQueue, offset: int, right: Right | None
-    ) -> bool:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _write(self, queue: MessageQueue, offset: int, right: Right | None) -> bool:
         try:
             address = await self._master_of(queue)
             if right is not None and not right.holds():
@@ -127,10 +119,6 @@ class BrokerOffsets:
                 right.refused()
             return False
         return True
-
-    def _forget(self, queue: MessageQueue, written: asyncio.Task[bool]) -> None:
-        if self._writing.get(queue) is written:
-            del self._writing[queue]
 
     async def max_of(self, queue: MessageQueue) -> int:
         """The queue's end: the offset of the next message."""

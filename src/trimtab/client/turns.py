@@ -18,6 +18,10 @@ class Turns(Generic[K]):
     def __init__(self) -> None:
         self._last: dict[K, asyncio.Task[Any]] = {}
 
+    def is_taken(self, key: K) -> bool:
+        """Whether something is on its way or waits."""
+        return key in self._last
+
     async def take(self, key: K, doing: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Does it after all that was asked for this key before; what it raises is raised here, and does not keep the next one."""
         task = asyncio.get_running_loop().create_task(_after(self._last.get(key), doing))
