@@ -20,6 +20,7 @@ from trimtab.balance.holders import LOOK_AGAIN_MS, Holders, Told
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
+    AskAge,
     Commit,
     Drain,
     Evict,
@@ -733,7 +734,12 @@ class LeasedRebalance:
 
     def on_listed(self, broker_name: str, now_ms: int) -> list[LeasedEffect]:
         """The broker acknowledged a heartbeat of this member."""
-        self.trust.on_listed(broker_name, now_ms)
+        asks: list[LeasedEffect] = [AskAge(broker_name)] if self.trust.on_listed(broker_name, now_ms) else []
+        return asks + (self._act(now_ms) if now_ms >= self._sweep_ms else [])
+
+    def on_age(self, question: AskAge, up_ms: int, now_ms: int) -> list[LeasedEffect]:
+        """For how long a broker that had never listed this member before has been up."""
+        self.trust.on_age(question.broker_name, up_ms)
         return self._act(now_ms) if now_ms >= self._sweep_ms else []
 
     def on_connection_lost(self, broker_name: str, now_ms: int) -> list[LeasedEffect]:

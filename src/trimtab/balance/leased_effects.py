@@ -84,6 +84,13 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AskAge:
+    """Ask this broker for how long it has been up; answer with `on_age`."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Measure:
     """Ask all brokers how far the group and its queues have come, and who holds what; answer with `on_measured`."""
 
@@ -127,6 +134,7 @@ Question: TypeAlias = (
     | Unlock
     | LookAtMembers
     | Evict
+    | AskAge
     | Measure
     | TakeTurn
 )
@@ -143,6 +151,7 @@ LeasedEffect: TypeAlias = (
     | Abandon
     | LookAtMembers
     | Evict
+    | AskAge
     | Measure
     | TakeTurn
     | EndTurn

@@ -5,7 +5,8 @@ is gone (`takeover.py`), so a holder must stop by itself before they may. Three 
 
 1. A lease is trusted for `TRUST_MS` from the moment its last good renewal was *sent*.
 2. A renewal counts only over a connection on which the member was listed with the broker for `PROOF_GAP_MS` before, by a heartbeat not older than
-   `REGISTRATION_MS_MAX`. A member with an id that nobody had before need not wait: nobody can have missed it.
+   `REGISTRATION_MS_MAX`. A member with an id that nobody had before need not wait, because nobody can have missed it, unless the broker was
+   started lately: it has forgotten the leases of before, and a holder may not have seen its connection end yet.
 3. When the connection to a broker is lost, no lease of that broker is trusted until it is renewed by rule 2.
 """
 
@@ -28,6 +29,8 @@ class _Broker:
     heard_ms: int = 0
     lost_ms: int = -1
     was_listed: bool = False
+    may_not_wait: bool = False
+    """Whether it is listed for the first time, under an id that nobody had before."""
 
 
 class Trust:
@@ -38,19 +41,29 @@ class Trust:
         self._brokers: dict[str, _Broker] = {}
         self._renewed_ms: dict[MessageQueue, int] = {}
 
-    def on_listed(self, broker_name: str, now_ms: int) -> None:
-        """The broker acknowledged a heartbeat."""
+    def on_listed(self, broker_name: str, now_ms: int) -> bool:
+        """The broker acknowledged a heartbeat; whether it matters for how long it has been up."""
         broker = self._brokers.setdefault(broker_name, _Broker())
         broker.heard_ms = now_ms
-        if broker.listed_since_ms is None:
-            is_first = self._has_new_id and not broker.was_listed
-            broker.listed_since_ms = now_ms - PROOF_GAP_MS if is_first else now_ms
-            broker.was_listed = True
+        if broker.listed_since_ms is not None:
+            return False
+        broker.listed_since_ms = now_ms
+        broker.may_not_wait = self._has_new_id and not broker.was_listed
+        broker.was_listed = True
+        return broker.may_not_wait
+
+    def on_age(self, broker_name: str, up_ms: int) -> None:
+        """For how long the broker had been up when it was asked: nobody trusts a lease any more that it forgot when it started."""
+        broker = self._brokers[broker_name]
+        if broker.may_not_wait and broker.listed_since_ms is not None and up_ms >= TRUST_MS:
+            broker.listed_since_ms -= PROOF_GAP_MS
+            broker.may_not_wait = False
 
     def on_lost(self, broker_name: str, now_ms: int) -> None:
         """The connection to the broker is gone."""
         broker = self._brokers.setdefault(broker_name, _Broker())
         broker.listed_since_ms = None
+        broker.may_not_wait = False
         broker.lost_ms = now_ms
 
     def may_ask(self, broker_name: str, now_ms: int) -> bool:

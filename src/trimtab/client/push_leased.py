@@ -15,6 +15,7 @@ from trimtab.balance.leased import TICK_MS, LeasedRebalance
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
+    AskAge,
     Commit,
     Drain,
     EndTurn,
@@ -350,12 +351,19 @@ class LeasedRounds:
                 text = "%s is gone without goodbye: its queues at %s are free"
                 _log.warning(text, question.member, question.broker_name)
             return effects
-        if isinstance(question, LookAtMembers):
-            members = await self._lists.at(question.broker_name)
-            return machine.on_members(question, question.broker_name, members, sent_ms, self._now_ms())
+        if isinstance(question, LookAtMembers | AskAge):
+            return await self._look_at(question)
         if isinstance(question, Measure | TakeTurn):
             return await self._follow_load(question)
         return await self._ask_member(question)
+
+    async def _look_at(self, question: LookAtMembers | AskAge) -> list[LeasedEffect]:
+        machine, broker_name, sent_ms = self._machine, question.broker_name, self._now_ms()
+        if isinstance(question, AskAge):
+            up_ms = await self._lists.lease_memory_ms(broker_name)
+            return machine.on_age(question, up_ms, self._now_ms())
+        members = await self._lists.at(broker_name)
+        return machine.on_members(question, broker_name, members, sent_ms, self._now_ms())
 
     async def _follow_load(self, question: Measure | TakeTurn) -> list[LeasedEffect]:
         machine, sent_ms = self._machine, self._now_ms()

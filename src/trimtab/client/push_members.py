@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from trimtab.balance.identity import is_ours
 from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import Connection, ConsumerConnection, ConsumerConnectionAndLeases
+from trimtab.wire.bodies import Connection, ConsumerConnection, ConsumerConnectionAndLeases, KVTable
 from trimtab.wire.codes import LEASED_VERSION, LanguageCode, RequestCode
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.headers.consume import GroupAndLeases
@@ -17,6 +18,7 @@ from trimtab.wire.headers.consume import GroupAndLeases
 _log = logging.getLogger(__name__)
 
 ASK_S = 1.0
+_RUNTIME = re.compile(r"\[ (\d{1,9}) days, (\d{1,2}) hours, (\d{1,2}) minutes, (\d{1,2}) seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,17 @@ class MemberLists:
         table = await self._ask(broker_name)
         return _ids(table)
 
+    async def lease_memory_ms(self, broker_name: str) -> int:
+        """For how long a broker has known of every lease that it gave: since it was started, if it does not say so itself."""
+        table = await self._ask(broker_name)
+        if table.lease_memory_ms is not None:
+            return table.lease_memory_ms
+        answer = await self._session.ask(
+            self._address(broker_name), RequestCode.GET_BROKER_RUNTIME_INFO,
+            asked=f"for how long {broker_name} has been up", timeout_s=ASK_S,
+        )  # fmt: skip
+        return up_ms(decode_body(KVTable, answer.body).table)
+
     async def namesakes_at(self, broker_name: str) -> tuple[str, ...]:
         """From where one broker has connections under this member's own id."""
         return self._namesakes(await self._ask(broker_name))
@@ -100,17 +113,19 @@ class MemberLists:
         return Look(broker_name, _ids(table), sent_ms, now_ms, _holders(broker_name, table)), table
 
     async def _ask(self, broker_name: str) -> ConsumerConnectionAndLeases:
-        address = next(
-            (address for address, name in self._session.masters().items() if name == broker_name), None
-        )
-        if address is None:
-            raise NoRouteError(f"broker {broker_name!r} has no master now")
         header = GroupAndLeases(consumer_group=self._group, with_leases=True)
         answer = await self._session.ask(
-            address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header,
+            self._address(broker_name), RequestCode.GET_CONSUMER_CONNECTION_LIST, header,
             asked=f"members of group {self._group!r} at {broker_name}", timeout_s=ASK_S,
         )  # fmt: skip
         return decode_body(ConsumerConnectionAndLeases, answer.body)
+
+    def _address(self, broker_name: str) -> str:
+        masters = self._session.masters().items()
+        address = next((address for address, name in masters if name == broker_name), None)
+        if address is None:
+            raise NoRouteError(f"broker {broker_name!r} has no master now")
+        return address
 
 
 def _ids(table: ConsumerConnection) -> frozenset[str]:
@@ -120,6 +135,15 @@ def _ids(table: ConsumerConnection) -> frozenset[str]:
 def keeps_leases(connection: Connection) -> bool:
     """By what it says of itself in its heartbeats. One of ours in classic mode, or a pull consumer, does not say it. PURE."""
     return connection.language is LanguageCode.PYTHON and connection.version == LEASED_VERSION
+
+
+def up_ms(facts: Mapping[str, str]) -> int:
+    """For how long a broker has been up, by its own words and to the second; 0 if it does not say so. PURE."""
+    found = _RUNTIME.search(facts.get("runtime", ""))
+    if found is None:
+        return 0
+    days, hours, minutes, seconds = map(int, found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000
 
 
 def _holders(broker_name: str, table: ConsumerConnectionAndLeases) -> dict[MessageQueue, str] | None:

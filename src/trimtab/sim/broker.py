@@ -63,6 +63,7 @@ class SimBroker:
         self.is_up = True
         self.paused_until_ms = 0
         self.clock = clock
+        self._started_ms = -NEVER_MS
         self.connections: dict[int, Connection] = {}
         self.logs: dict[MessageQueue, QueueLog] = {}
         self.offsets: dict[MessageQueue, int] = {}
@@ -83,6 +84,11 @@ class SimBroker:
     def now_ms(self) -> int:
         """By its own clock."""
         return self.clock.at(self._timeline.now_ms)
+
+    @property
+    def up_ms(self) -> int:
+        """For how long it has been up."""
+        return self.now_ms - self._started_ms
 
     @property
     def is_paused(self) -> bool:
@@ -241,3 +247,4 @@ class SimBroker:
     def start(self) -> None:
         """It is back, with its offsets and messages."""
         self.is_up = True
+        self._started_ms = self.now_ms

@@ -8,6 +8,7 @@ from trimtab.balance.leased import TICK_MS, LeasedRebalance, Phase
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
+    AskAge,
     Commit,
     Drain,
     EndTurn,
@@ -259,15 +260,20 @@ class LeasedShell:
             self._read_offset(effect)
         elif isinstance(effect, (Measure, TakeTurn, EndTurn)):
             self._follow_load(effect)
-        elif isinstance(effect, (Acquire, Renew, Unlock, Evict, LookAtMembers)):
+        elif isinstance(effect, (Acquire, Renew, Unlock, Evict, LookAtMembers, AskAge)):
             self._ask_broker(effect)
 
-    def _ask_broker(self, question: Acquire | Renew | Unlock | Evict | LookAtMembers) -> None:
+    def _ask_broker(self, question: Acquire | Renew | Unlock | Evict | LookAtMembers | AskAge) -> None:
         member, name = self._member, question.broker_name
         if isinstance(question, (Acquire, Renew)):
             self._lock(question)
         elif isinstance(question, LookAtMembers):
             self._look_at(question)
+        elif isinstance(question, AskAge):
+            self._ask(
+                question, name, lambda broker, _: broker.up_ms,
+                lambda up_ms: self.machine.on_age(question, up_ms, member.now_ms),
+            )  # fmt: skip
         elif isinstance(question, Evict):
             evict = partial(_unlock, question.member, question.queues)
             self._ask(question, name, evict, lambda _: self.machine.on_evicted(question, member.now_ms))

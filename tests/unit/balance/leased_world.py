@@ -15,6 +15,7 @@ from trimtab.balance.leased import TICK_MS, LeasedRebalance
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
+    AskAge,
     Commit,
     Drain,
     Evict,
@@ -26,7 +27,7 @@ from trimtab.balance.leased_effects import (
     Renew,
     Unlock,
 )
-from trimtab.balance.locks import LeaseTable
+from trimtab.balance.locks import LEASE_MS, LeaseTable
 from trimtab.balance.rebalance_effects import Changed, ReadStart, StartPull
 from trimtab.balance.strategies.sticky import Sticky
 from trimtab.model import MessageQueue
@@ -45,6 +46,7 @@ class Broker:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
+        self.started_ms = -LEASE_MS
         self.leases = LeaseTable(closed_grace_ms=10**9)
         self.listed: set[str] = set()
 
@@ -152,14 +154,14 @@ class Member:
         if isinstance(effect, Drain):
             handler_ms = world.chance.randrange(HANDLER_MS + 1)
             world.at(world.now_ms + handler_ms, self.acted(lambda: machine.on_drained(effect, world.now_ms)))
-        elif isinstance(effect, (Acquire, Renew, Unlock, Evict, LookAtMembers)):
+        elif isinstance(effect, (Acquire, Renew, Unlock, Evict, LookAtMembers, AskAge)):
             self.ask(effect.broker_name, self._at_the_broker(effect), effect)
         elif isinstance(effect, (ReadStart, Recheck, Commit)):
             self.ask(effect.queue.broker_name, self._at_the_offset(effect), effect)
         else:
             assert isinstance(effect, (Abandon, Changed, Happened, StartPull))
 
-    def _at_the_broker(self, effect: Acquire | Renew | Unlock | Evict | LookAtMembers) -> AtBroker:
+    def _at_the_broker(self, effect: Acquire | Renew | Unlock | Evict | LookAtMembers | AskAge) -> AtBroker:
         world, machine, sent_ms = self.world, self.machine, self.world.now_ms
 
         def do(broker: Broker) -> Answered:
@@ -171,6 +173,9 @@ class Member:
             if isinstance(effect, LookAtMembers):
                 listed = set(broker.listed)
                 return lambda: machine.on_members(effect, broker.name, listed, sent_ms, world.now_ms)
+            if isinstance(effect, AskAge):
+                up_ms = world.now_ms - broker.started_ms
+                return lambda: machine.on_age(effect, up_ms, world.now_ms)
             if isinstance(effect, Evict):
                 broker.leases.unlock(GROUP, effect.member, effect.queues)
                 return lambda: machine.on_evicted(effect, world.now_ms)
@@ -276,6 +281,7 @@ class World:
 
         def back() -> None:
             broker.is_up = True
+            broker.started_ms = self.now_ms
             for member in self.members.values():
                 if member.is_alive:
                     member.connect(broker)

@@ -8,6 +8,7 @@ from trimtab.balance.leased_effects import Acquire, Drain, EndTurn, Measure, Tak
 from trimtab.balance.loads import MEASURE_EVERY_MS, Ends, Loads
 from trimtab.balance.rebalance_effects import ReadStart
 from trimtab.balance.strategies import Lag, Load
+from trimtab.balance.trust import PROOF_GAP_MS
 from trimtab.balance.turns import ROUND_MS, SETTLE_MS, Turns, turn_at
 from trimtab.model import MessageQueue
 
@@ -128,7 +129,7 @@ def test_a_turn_that_is_refused_is_asked_for_again_later() -> None:
 @pytest.mark.parametrize("is_granted", [True, False])
 def test_load_moves_queues_only_in_a_turn_and_with_what_was_measured_in_it(is_granted: bool) -> None:
     machine = LeasedRebalance("billing", "me", Lag(moves_max=1))
-    machine.on_listed("broker-0", 0)
+    machine.on_listed("broker-0", -PROOF_GAP_MS)
     effects = machine.on_view({"orders": QUEUES}, ["me", "b"], 1)
     asked = next(effect for effect in effects if isinstance(effect, Acquire))
     for effect in machine.on_acquired(asked, QUEUES[:2], 1, 2):

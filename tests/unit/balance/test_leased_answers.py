@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
+
 from trimtab.balance.leased import UNLOCK_AGAIN_MS, LeasedRebalance, Phase
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
+    AskAge,
     Commit,
     Drain,
     Happened,
@@ -40,7 +43,7 @@ def none_of(kind: type[LeasedEffect], effects: Iterable[LeasedEffect]) -> bool:
 def asking() -> tuple[LeasedRebalance, Acquire]:
     """A member that has asked for the one queue there is."""
     machine = LeasedRebalance("billing", "a", Sticky())
-    machine.on_listed(BROKER, NOW_MS)
+    machine.on_listed(BROKER, NOW_MS - PROOF_GAP_MS)
     return machine, only(Acquire, machine.on_view({"orders": [QUEUE]}, ["a"], NOW_MS))
 
 
@@ -181,6 +184,32 @@ def test_where_to_start_is_asked_again_if_the_lease_lapsed_meanwhile() -> None:
     again = only(ReadStart, machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms))
     assert machine.on_start(first, 5, now_ms) == []
     assert only(StartPull, machine.on_start(again, 9, now_ms)).offset == 9
+
+
+@pytest.mark.parametrize(("up_ms", "waits_ms"), [(TRUST_MS, 0), (TRUST_MS - 1, PROOF_GAP_MS)])
+def test_a_newcomer_waits_at_a_broker_that_was_started_lately(up_ms: int, waits_ms: int) -> None:
+    """Found by `trimtab sim swarm --first-seed 1195`: the former holder had not seen its connection end yet."""
+    machine = LeasedRebalance("billing", "a", Sticky())
+    ask = only(AskAge, machine.on_listed(BROKER, NOW_MS))
+    assert none_of(Acquire, machine.on_view({"orders": [QUEUE]}, ["a"], NOW_MS))
+    machine.on_age(ask, up_ms, NOW_MS)
+    assert machine.trust.may_ask(BROKER, NOW_MS + waits_ms)
+    assert not machine.trust.may_ask(BROKER, NOW_MS + waits_ms - 1)
+
+
+def test_the_age_of_a_broker_does_not_matter_to_one_that_it_listed_before() -> None:
+    machine = LeasedRebalance("billing", "a", Sticky())
+    late = only(AskAge, machine.on_listed(BROKER, NOW_MS))
+    machine.on_connection_lost(BROKER, NOW_MS + 10)
+    assert none_of(AskAge, machine.on_listed(BROKER, NOW_MS + 20))
+    machine.on_age(late, 10 * TRUST_MS, NOW_MS + 30)
+    assert not machine.trust.may_ask(BROKER, NOW_MS + 30)
+
+
+def test_an_id_that_was_used_before_waits_at_any_broker() -> None:
+    machine = LeasedRebalance("billing", "a", Sticky(), has_new_id=False)
+    assert none_of(AskAge, machine.on_listed(BROKER, NOW_MS))
+    assert not machine.trust.may_ask(BROKER, NOW_MS)
 
 
 def test_an_offset_refused_by_its_epoch_means_that_the_queue_is_lost() -> None:

@@ -3,13 +3,14 @@
 import pytest
 
 from tests.unit.broker.driver import Client, Driver
+from trimtab.balance.locks import LEASE_MS
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import LockBatchResponseBody
+from trimtab.wire.bodies import ConsumerConnectionAndLeases, LockBatchResponseBody
 from trimtab.wire.bodies.locks import LeaseBatchResponseBody
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 from trimtab.wire.fastjson import decode_body
-from trimtab.wire.headers.consume import UpdateConsumerOffset
+from trimtab.wire.headers.consume import GroupAndLeases, UpdateConsumerOffset
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(4)]
 COMMIT_BY_PULL = 1 | 4
@@ -122,6 +123,21 @@ def test_epochs_grow_over_a_restart() -> None:
     new = locked(broker.connect(), "b", QUEUES[0])[QUEUES[0]]
     assert new > old
     assert commit(broker.connect(), 1, old).code == ResponseCode.ILLEGAL_OPERATION
+
+
+def test_a_broker_tells_since_when_it_has_forgotten_no_lease() -> None:
+    broker, first, _ = setting()
+
+    def memory_ms(client: Client) -> int | None:
+        client.heartbeat("a", consumes={"g": ["T"]})
+        header = GroupAndLeases(consumer_group="g", with_leases=True)
+        answer = client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return decode_body(ConsumerConnectionAndLeases, answer.body).lease_memory_ms
+
+    assert memory_ms(first) == LEASE_MS, "nobody had a lease before the store was made"
+    broker.restart()
+    broker.advance(1_500)
+    assert memory_ms(broker.connect()) == 1_500
 
 
 @pytest.mark.parametrize("epoch", ["x", "", "1.5", "9" * 30])

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.client.pushing import consumer, eventually, play
 from trimtab.balance import metrics
+from trimtab.balance.locks import LEASE_MS
 from trimtab.balance.strategies import Lag
 from trimtab.client.admin import Admin
 from trimtab.client.producer import Producer
@@ -83,8 +84,9 @@ def test_a_broker_tells_who_has_which_lease_only_if_it_is_asked() -> None:
         async with consumer(cluster, nothing, mode="leased", subscribe={TOPIC: "*"}) as member:
             await eventually(lambda: is_shared([member]), "it has all queues")
             asked, plain = [await connections(cluster, with_leases=flag) for flag in (True, None)]
-        assert plain.leases is None
+        assert (plain.leases, plain.lease_memory_ms) == (None, None)
         assert asked.leases is not None
+        assert asked.lease_memory_ms == LEASE_MS, "a new store has forgotten no lease"
         told = {(held.topic, number): held.client_id for held in asked.leases for number in held.queue_ids}
         assert told[TOPIC, 3] == member.client_id
         assert len(told) == QUEUES + 1

@@ -5,6 +5,7 @@ import pytest
 from trimtab.balance.leased import ACQUIRE_QUEUES_MAX, LeasedRebalance
 from trimtab.balance.leased_effects import Acquire
 from trimtab.balance.strategies import Plan, Sticky, View
+from trimtab.balance.trust import PROOF_GAP_MS
 from trimtab.model import MessageQueue
 from trimtab.sim import run
 
@@ -47,7 +48,7 @@ def test_a_queue_that_nobody_held_for_a_while_waits() -> None:
 def test_one_request_asks_for_a_bounded_number_of_queues() -> None:
     machine = LeasedRebalance("billing", "a", Sticky())
     many = [MessageQueue("orders", "broker-0", number) for number in range(3 * ACQUIRE_QUEUES_MAX)]
-    machine.on_listed("broker-0", 0)
+    machine.on_listed("broker-0", -PROOF_GAP_MS)
     effects = machine.on_view({"orders": many}, ["a"], 1)
     asked = [effect for effect in effects if isinstance(effect, Acquire)]
     assert [len(effect.queues) for effect in asked] == [ACQUIRE_QUEUES_MAX]

@@ -180,8 +180,16 @@ def consumer_connections(core: BrokerCore, request: Request[GroupAndLeases]) -> 
         message_model=MessageModel(group.manner.message_model),
         consume_from_where=ConsumeFromWhere(group.manner.consume_from_where),
         leases=_leases_of(core, header.consumer_group, request.now) if header.with_leases else None,
+        lease_memory_ms=_lease_memory_ms(core, request.now) if header.with_leases else None,
     )
     return Answer(body=encode_body(body))
+
+
+def _lease_memory_ms(core: BrokerCore, now: Now) -> int:
+    """Leases are not kept over a restart; a store that is new has had none before."""
+    if core.store.is_new:
+        return core.settings.lease_ms
+    return now.monotonic_ms - core.started.monotonic_ms
 
 
 def _leases_of(core: BrokerCore, group: str, now: Now) -> tuple[LeasesOf, ...] | None:

@@ -26,6 +26,7 @@ from trimtab.broker.store.flusher import Executor, Flusher, InlineExecutor, Wait
 from trimtab.broker.store.frames import HEAD_BYTES as FRAME_HEAD_BYTES
 from trimtab.broker.store.fresh import Fresh, Grown, summed
 from trimtab.broker.store.housekeeping import Housekeeping
+from trimtab.broker.store.layout import load_layout
 from trimtab.broker.store.opening import find_layout, load_checkpoint, tags_code_by_tag
 from trimtab.broker.store.parts import Parts, make_parts
 from trimtab.broker.store.progress import LoadedState, StateFile
@@ -90,6 +91,8 @@ class Store:
         self._checkpoint_took_ms = 0
         self.report: list[str] = []
         """What opening had to mend or found wrong, in sentences."""
+        self.is_new = False
+        """Whether nothing was there before it was opened."""
 
     @classmethod
     def open(
@@ -118,6 +121,7 @@ class Store:
         cls, disk: Disk, settings: StoreSettings, executors: tuple[Executor, Executor] | None,
         chance: Chance | None, tags_code_of: TagsCodeOf, *, rebuild: bool,
     ) -> Self:  # fmt: skip
+        is_new = load_layout(disk) is None
         layout = find_layout(disk, settings, chance or seeded_chance())
         parts = make_parts(disk, settings, layout)
         recovery = Recovery(parts, tags_code_of)
@@ -125,7 +129,7 @@ class Store:
         fell_back = bool(recovery.report)
         in_place = InlineExecutor()
         store = cls(parts, *(executors or (in_place, in_place)))
-        store.report = recovery.report
+        store.report, store.is_new = recovery.report, is_new
         housekeeping = store._housekeeping
         housekeeping.dirty = recovery.dirty
         if checkpoint is not None and not rebuild:

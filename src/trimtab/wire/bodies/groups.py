@@ -85,9 +85,11 @@ class LeasesOf(Body, frozen=True, kw_only=True):
 
 
 class ConsumerConnectionAndLeases(ConsumerConnection, frozen=True, kw_only=True):
-    """The same with who holds what, for a member that asked for it. Stock brokers do not have the field."""
+    """The same with who holds what, for a member that asked for it. Stock brokers do not have these fields."""
 
     leases: tuple[LeasesOf, ...] | None = None
+    lease_memory_ms: I64 | None = None
+    """For how long the broker has known of every lease that it gave."""
 
 
 class ProducerConnection(Body, frozen=True, kw_only=True):
