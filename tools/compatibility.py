@@ -29,7 +29,7 @@ What the embedded servers answer, by request code. This page is written by `tool
 is old. A code that is *refused* is answered with REQUEST_CODE_NOT_SUPPORTED (3) and never with silence, unless another answer stands there. The tests are those that name the code;
 mqadmin and the stock clients use many more of them without naming them.
 
-The interop suites (`make interop`) run the stock Java clients 4.9.3 and 5.5.0, mqadmin of both and client-go against these servers and against Apache's
+The interop suites (`make interop`) run the stock Java clients 4.9.3 and 5.5.0, mqadmin of both, client-go and the C++ client against these servers and against Apache's
 own, with the same test bodies.
 
 | code | name | broker | name server | tests |
