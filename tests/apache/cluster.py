@@ -44,14 +44,14 @@ class ApacheCluster:
     def __init__(
         self,
         version: str,
-        brokers: int = 1,
+        brokers: int | Sequence[str] = 1,
         *,
         directory: Path | None = None,
         broker_settings: Mapping[str, str] = {},
         heap_mib: int = 512,
         jvm_args: Sequence[str] = (),
     ) -> None:
-        """`directory` is kept, and a store found there is opened; without it all lies in a temporary folder.
+        """`brokers` is how many, or their names. `directory` is kept, and a store found there is opened; without it all lies in a temporary folder.
 
         `jvm_args` come last and so win over ours, for the name server too.
         """
@@ -59,7 +59,11 @@ class ApacheCluster:
         self.classpath = classpath(version)
         self.nameserver = ""
         self.brokers: list[Server] = []
-        self._broker_names = [f"broker-{letter}" for letter in ascii_lowercase[:brokers]]
+        self._broker_names = (
+            [f"broker-{letter}" for letter in ascii_lowercase[:brokers]]
+            if isinstance(brokers, int)
+            else brokers
+        )
         self._kept_directory = directory
         self._directory = directory or Path()
         self._settings = broker_settings

@@ -35,7 +35,7 @@ from trimtab.wire.headers.base import encode_ext
 from trimtab.wire.headers.names import GetRouteInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from trimtab.wire.headers.base import Header
@@ -174,10 +174,10 @@ def request(code: RequestCode, header: Header | None = None, body: bytes = b"") 
 class ApacheServer(ServerUnderTest):
     """Apache's servers, each a JVM."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, broker_names: Sequence[str] = ("broker-a", "broker-b")) -> None:
         self.version = version
         settings = {"transactionTimeOut": str(CHECK_MS), "transactionCheckInterval": str(CHECK_MS)}
-        self._cluster = ApacheCluster(version, brokers=2, broker_settings=settings)
+        self._cluster = ApacheCluster(version, broker_names, broker_settings=settings)
 
     def __enter__(self) -> Self:
         self._cluster.__enter__()

@@ -14,11 +14,11 @@ from tests.apache.oracle import SOURCES, JavaOracle
 from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.ours import Loop, Ours
 from tests.interop.seeds import seed
-from tests.interop.servers import eventually, unique
+from tests.interop.servers import ApacheServer, eventually, unique
 from tests.interop.stock_client import Queue, offset_stored, plain
 from tests.interop.test_mqadmin import MqAdmin
 from trimtab import blocking
-from trimtab.balance.strategies import Averagely, ByConfig, MachineRoomNearby
+from trimtab.balance.strategies import Averagely, ByConfig, ByMachineRoom, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
 from trimtab.client.push_settings import Consuming
 from trimtab.client.subscriptions import SQL
@@ -265,6 +265,8 @@ class TwoRooms:
 
 
 def ours_of(strategy: str) -> str | Strategy:
+    if strategy.startswith("MACHINE_ROOM "):
+        return ByMachineRoom(strategy.split()[1:])
     return MachineRoomNearby(Averagely(), TwoRooms()) if strategy == "MACHINE_ROOM_NEARBY" else strategy
 
 
@@ -273,6 +275,20 @@ def test_c1_java_and_python_members_share_every_queue_exactly_once(
     loop: Loop, server: ServerUnderTest, stock: Program, strategy: str
 ) -> None:
     """Members of both kinds come and go; in every settled state each queue has one owner."""
+    come_and_go(loop, server, stock, strategy, QUEUES)
+
+
+def test_c1_java_and_python_members_share_the_queues_of_a_machine_room(
+    loop: Loop, thorough_version: str, stock: Program
+) -> None:
+    """The queues of the other room are nobody's. Rooms are in the names of brokers, so these are servers of their own."""
+    with ApacheServer(thorough_version, ["near@broker-a", "far@broker-b"]) as rooms:
+        come_and_go(loop, rooms, stock, "MACHINE_ROOM near", QUEUES // 2)
+
+
+def come_and_go(
+    loop: Loop, server: ServerUnderTest, stock: Program, strategy: str, shared_queues: int
+) -> None:
     rng = random.Random(f"{seed()} {strategy}")
     topic, group = server.make_topic(), unique("g")
     members: list[Ours | Client] = []
@@ -299,8 +315,8 @@ def test_c1_java_and_python_members_share_every_queue_exactly_once(
             else:
                 join()
             eventually(
-                lambda: is_shared(members, topic),
-                f"change {change}: {QUEUES} queues, one owner each (TRIMTAB_SEED={seed()})",
+                lambda: is_shared(members, topic, shared_queues),
+                f"change {change}: {shared_queues} queues, one owner each (TRIMTAB_SEED={seed()})",
             )
 
 
@@ -319,11 +335,11 @@ def test_c1_members_of_both_kinds_hold_exactly_what_they_were_configured_to(
         eventually(lambda: len(java.holds(topic)) == half, "Java keeps what it has")
 
 
-def is_shared(members: list[Ours | Client], topic: str) -> bool:
+def is_shared(members: list[Ours | Client], topic: str, queues: int = QUEUES) -> bool:
     held: list[Queue] = []
     for member in members:
         if isinstance(member, Ours):
             held += [Queue(queue.topic, queue.broker_name, queue.queue_id) for queue in member.holds(topic)]
         else:
             held += member.holds(topic)
-    return len(held) == len(set(held)) == QUEUES
+    return len(held) == len(set(held)) == queues

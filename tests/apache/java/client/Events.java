@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -8,6 +9,7 @@ import org.apache.rocketmq.client.consumer.rebalance.AllocateMachineRoomNearby;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByConfig;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByMachineRoom;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -105,6 +107,11 @@ final class Events {
     private static AllocateMessageQueueStrategy strategy(String name) {
         if (name.startsWith("CONFIG ")) {
             return configured(name.split(" "));
+        }
+        if (name.startsWith("MACHINE_ROOM ")) {
+            AllocateMessageQueueByMachineRoom strategy = new AllocateMessageQueueByMachineRoom();
+            strategy.setConsumeridcs(Collections.singleton(name.split(" ")[1]));
+            return strategy;
         }
         switch (name) {
             case "MACHINE_ROOM_NEARBY":
