@@ -2,19 +2,21 @@
 
 One connection per address carries everything (`session_links`). Routes are asked for when they are first needed, refreshed by themselves, and
 kept when no name server answers (`session_routes`). Heartbeats go to all brokers at once, to a broker that is new or reached anew
-without waiting for the next round. Every request is signed when there are credentials. Nothing waits without a deadline, and closing
-leaves no task behind.
+without waiting for the next round; what one broker is told of who is here it is told in order (`session_turns`). Every request is signed when
+there are credentials. Nothing waits without a deadline, and closing leaves no task behind.
 """
 
 import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 
 from trimtab.client.routes import Route
 from trimtab.client.session_links import Links
 from trimtab.client.session_roles import Listener, Listeners, Roles
 from trimtab.client.session_routes import Routes, new_addresses
+from trimtab.client.session_turns import Turns
 from trimtab.errors import (
     NoRouteError,
     ResponseError,
@@ -91,6 +93,7 @@ class Session:
         self._own_addresses: dict[tuple[str, str], int] = {}
         self._introduced: dict[str, tuple[PeerConnection, int]] = {}
         """By address: over which connection it was told which version of the producer groups."""
+        self._turns = Turns(self._tell_all)
         self._background: set[asyncio.Task[None]] = set()
         self._is_started = False
         self._is_closed = False
@@ -120,6 +123,7 @@ class Session:
                 *((None, g) for g in self.roles.consumers),
             )
         )
+        await self._turns.close()
         await asyncio.gather(*background, return_exceptions=True)
         await self._routes.close()
         await self._links.close()
@@ -364,29 +368,27 @@ class Session:
             self._spawn(self.introduce_producers())
 
     async def _beat(self, addresses: Iterable[str]) -> None:
+        await asyncio.gather(*map(self._turns.beat, addresses))
+
+    async def _tell_all(self, address: str) -> None:
+        """One heartbeat to one broker; to be called in its turn."""
         heartbeats = [(encode_body(data), version) for data, version in self.roles.heartbeats(self.client_id)]
         introduced = self.roles.producers_version
-        if not heartbeats:
+        if not heartbeats or self._is_closed:
             return
-
-        async def beat(address: str) -> None:
-            before = self._links.now(address)
-            try:
-                for body, version in heartbeats:
-                    await self.ask(
-                        address, RequestCode.HEART_BEAT, body=body, asked="heartbeat", version=version
-                    )
-            except TrimtabError as error:
-                _log.info("heartbeat to %s failed: %s", address, error)
-                return
-            finally:
-                self._note_own_address(address)
-            connection = self._links.now(address)
-            if connection is not None and before in (None, connection):
-                self._heard[address] = connection, self.clock.monotonic_ms()
-                self._introduced[address] = connection, introduced
-
-        await asyncio.gather(*(beat(address) for address in addresses))
+        before = self._links.now(address)
+        try:
+            for body, version in heartbeats:
+                await self.ask(address, RequestCode.HEART_BEAT, body=body, asked="heartbeat", version=version)
+        except TrimtabError as error:
+            _log.info("heartbeat to %s failed: %s", address, error)
+            return
+        finally:
+            self._note_own_address(address)
+        connection = self._links.now(address)
+        if connection is not None and before in (None, connection):
+            self._heard[address] = connection, self.clock.monotonic_ms()
+            self._introduced[address] = connection, introduced
 
     def _opened(self, connection: PeerConnection) -> None:
         """A broker knows its clients by their connections: a new connection must be introduced."""
@@ -413,7 +415,9 @@ class Session:
     async def _goodbyes(self, groups: Iterable[tuple[str | None, str | None]]) -> None:
         reached = [address for address in self.broker_addresses() if self._links.now(address) is not None]
         goodbyes = [
-            self.unregister(address, producer_group=producer, consumer_group=consumer)
+            self._turns.take(
+                address, partial(self.unregister, address, producer_group=producer, consumer_group=consumer)
+            )
             for producer, consumer in groups
             for address in reached
         ]
