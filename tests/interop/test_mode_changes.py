@@ -18,9 +18,10 @@ from trimtab.client.push import PushConsumer
 from trimtab.client.push_settings import Consuming
 from trimtab.errors import TrimtabError
 from trimtab.model import Message
-from trimtab.wire.bodies import ConsumerConnection
+from trimtab.wire.bodies import ConsumerConnection, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
+from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.consume import GroupOnly
 
 if TYPE_CHECKING:
@@ -124,6 +125,30 @@ def test_messages_go_on_when_a_classic_member_joins_and_leaves(server: ServerUnd
             await stream.goes_on()
             await eventually(lambda: leased.mode == "leased", "leases again")
             await stream.goes_on()
+
+    play(scenario, server)
+
+
+def test_a_member_whose_connection_was_known_without_leases_makes_itself_known_with_them(
+    server: ServerUnderTest,
+) -> None:
+    """As after a goodbye that was lost: the broker lists what was said first over the connection."""
+
+    async def scenario(stream: Stream) -> None:
+        async with stream.flowing() as producer:
+            member = stream.pushing()
+            session = producer._session
+            data = ConsumerData(
+                group_name=member.group, consume_type=ConsumeType.CONSUME_ACTIVELY,
+                message_model=MessageModel.CLUSTERING,
+            )  # fmt: skip
+            body = encode_body(HeartbeatData(client_id=session.client_id, consumer_data_set=(data,)))
+            for broker in server.brokers:
+                await session.ask(broker.address, RequestCode.HEART_BEAT, body=body, asked="a former life")
+            async with member:
+                assert member.client_id == session.client_id
+                await stream.goes_on()
+                assert member.mode == "leased"
 
     play(scenario, server)
 

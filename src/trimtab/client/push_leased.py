@@ -101,7 +101,7 @@ class LeasedRounds:
         records: Records,
         *,
         every_s: float,
-        on_seen: Callable[[Seen], None],
+        on_seen: Callable[[Seen], bool],
         rivals: Rivals,
         on_rival: Callable[[str], None],
     ) -> None:
@@ -158,8 +158,7 @@ class LeasedRounds:
                 )
             if self._has_rival(await self._rivals.found(seen)):
                 return True
-            self._on_seen(seen)
-            if queues and seen.lists:
+            if self._on_seen(seen) and queues and seen.lists:
                 self._on_view(queues, seen)
             self.count += 1
             return saw_all and seen.is_whole and not self._rivals.listed(seen)

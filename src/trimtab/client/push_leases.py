@@ -1,9 +1,9 @@
 """Leases at the brokers: asked for over the connection on which the broker lists this member, and over no other."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from trimtab.client.session import Session
+from trimtab.client.session import Listed, Session
 from trimtab.errors import NoRouteError, ProtocolError, ServerUnreachableError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import LockBatchRequestBody, UnlockBatchRequestBody
@@ -11,9 +11,6 @@ from trimtab.wire.bodies.locks import LeaseBatchResponseBody
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
-
-if TYPE_CHECKING:
-    from trimtab.io.connection import PeerConnection
 
 ASK_S = 1.0
 
@@ -23,7 +20,7 @@ class Listing(NamedTuple):
 
     broker_name: str
     was_lost: bool
-    """The connection on which it was listed is gone."""
+    """The connection on which it was listed is gone, or the broker was told that it leaves."""
     heard_ms: int | None
     """When the last heartbeat was acknowledged, if that is news."""
 
@@ -61,7 +58,7 @@ class Leases:
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
-        self._listed: dict[str, tuple[PeerConnection, int]] = {}
+        self._listed: dict[str, Listed] = {}
         """By broker name, the connection on which it lists this member, and when it said so last."""
 
     def listings(self) -> list[Listing]:
@@ -69,16 +66,20 @@ class Leases:
         news = []
         for address, name in self._session.masters().items():
             known = self._listed.get(name)
-            was_lost = known is not None and not known[0].is_open
+            listed = self._session.listed(address, self._group)
+            was_lost = known is not None and (
+                not known.connection.is_open or listed is None or listed.number != known.number
+            )
             if was_lost:
                 del self._listed[name]
                 known = None
-            heard = self._session.heard(address)
-            is_news = heard is not None and heard[0].is_open and heard != known
-            if heard is not None and is_news:
-                self._listed[name] = heard
+            is_news = listed is not None and listed.connection.is_open and listed != known
+            if listed is not None and is_news:
+                self._listed[name] = listed
             if was_lost or is_news:
-                news.append(Listing(name, was_lost, heard[1] if heard is not None and is_news else None))
+                news.append(
+                    Listing(name, was_lost, listed.heard_ms if listed is not None and is_news else None)
+                )
         return news
 
     async def lock(self, broker_name: str, queues: Iterable[MessageQueue]) -> Granted:
@@ -109,8 +110,8 @@ class Leases:
     def _address(self, broker_name: str, queues: tuple[MessageQueue, ...]) -> str:
         """A broker whose connection is lost is not asked: what it grants over a new one would not count yet."""
         listed = self._listed.get(broker_name)
-        if listed is None or not listed[0].is_open:
+        if listed is None or not listed.connection.is_open:
             raise ServerUnreachableError(f"{broker_name} does not list this member of {self._group} now")
         if not queues:
             raise NoRouteError(f"no queue of {self._group} is at {broker_name}")
-        return listed[0].address
+        return listed.connection.address

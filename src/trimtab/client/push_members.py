@@ -43,6 +43,8 @@ class Seen:
     members: frozenset[str]
     foreign: frozenset[str]
     """Members that do not keep our rules."""
+    mismarked: frozenset[str]
+    """The brokers that list this member itself only as one that does not."""
     namesakes: dict[str, tuple[str, ...]]
     """By broker, the addresses from which it has connections under this member's own id; one of them is this member's."""
     stable: frozenset[str]
@@ -74,6 +76,7 @@ class MemberLists:
             is_whole=len(found) == len(names),
             members=members,
             foreign=frozenset(foreign),
+            mismarked=frozenset(look.broker_name for look, table in found if self._is_mismarked(table)),
             namesakes={look.broker_name: self._namesakes(table) for look, table in found},
             stable=frozenset(client_id for client_id in members - foreign if not is_ours(client_id)),
         )
@@ -101,6 +104,10 @@ class MemberLists:
     def _namesakes(self, table: ConsumerConnection) -> tuple[str, ...]:
         mine = [one for one in table.connection_set if one.client_id == self._session.client_id]
         return tuple(one.client_addr or "" for one in mine)
+
+    def _is_mismarked(self, table: ConsumerConnection) -> bool:
+        mine = [one for one in table.connection_set if one.client_id == self._session.client_id]
+        return bool(mine) and not any(map(keeps_leases, mine))
 
     async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnectionAndLeases] | None:
         sent_ms = self._session.clock.monotonic_ms()

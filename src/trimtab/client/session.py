@@ -7,10 +7,12 @@ there are credentials. Nothing waits without a deadline, and closing leaves no t
 """
 
 import asyncio
+import itertools
 import logging
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from trimtab.client.routes import Route
 from trimtab.client.session_links import Links
@@ -47,6 +49,24 @@ OnRequest = Callable[[PeerConnection, Command], None]
 OWN_ADDRESS_MS = 300_000
 """Brokers forget a silent connection after two minutes and a little; heartbeats come every half minute."""
 OWN_ADDRESSES_MAX = 10_000
+
+
+class Listed(NamedTuple):
+    """How a broker lists this client as a consumer of a group."""
+
+    connection: PeerConnection
+    heard_ms: int
+    number: int
+    """Another one when it was not listed in between, however shortly."""
+
+
+class _Heard(NamedTuple):
+    """A heartbeat that a broker took."""
+
+    connection: PeerConnection
+    at_ms: int
+    listings: Mapping[str, int]
+    """By group of consumers, the number of the listing."""
 
 
 class Session:
@@ -89,7 +109,8 @@ class Session:
         """The connection to an address, if it stands."""
         self.route_now = self._routes.now
         """The route of a topic, if it is known."""
-        self._heard: dict[str, tuple[PeerConnection, int]] = {}
+        self._heard: dict[str, _Heard] = {}
+        self._listing_numbers = itertools.count(1)
         self._own_addresses: dict[tuple[str, str], int] = {}
         self._introduced: dict[str, tuple[PeerConnection, int]] = {}
         """By address: over which connection it was told which version of the producer groups."""
@@ -318,9 +339,12 @@ class Session:
         """The masters of all topics in use, address to name."""
         return self._routes.broker_addresses(masters_only=True)
 
-    def heard(self, address: str) -> tuple[PeerConnection, int] | None:
-        """Over which connection a broker took a heartbeat last, and when; it lists this client while that connection stands."""
-        return self._heard.get(address)
+    def listed(self, address: str, group: str) -> Listed | None:
+        """By the last heartbeat that a broker took; it lists this client while that connection stands."""
+        heard = self._heard.get(address)
+        if heard is None or group not in heard.listings:
+            return None
+        return Listed(heard.connection, heard.at_ms, heard.listings[group])
 
     def own_addresses(self, address: str) -> frozenset[str]:
         """From where this client has spoken to a broker lately, by its own word: one that is gone may be listed for a while."""
@@ -373,7 +397,7 @@ class Session:
     async def _tell_all(self, address: str) -> None:
         """One heartbeat to one broker; to be called in its turn."""
         heartbeats = [(encode_body(data), version) for data, version in self.roles.heartbeats(self.client_id)]
-        introduced = self.roles.producers_version
+        groups, introduced = tuple(self.roles.consumers), self.roles.producers_version
         if not heartbeats or self._is_closed:
             return
         before = self._links.now(address)
@@ -387,8 +411,36 @@ class Session:
             self._note_own_address(address)
         connection = self._links.now(address)
         if connection is not None and before in (None, connection):
-            self._heard[address] = connection, self.clock.monotonic_ms()
+            self._note_heard(address, connection, groups)
             self._introduced[address] = connection, introduced
+
+    def _note_heard(self, address: str, connection: PeerConnection, groups: Iterable[str]) -> None:
+        heard = self._heard.get(address)
+        known = heard.listings if heard is not None and heard.connection is connection else {}
+        # A group that is told of no longer keeps its number: its last consumer still hands over what it holds.
+        new = {group: next(self._listing_numbers) for group in groups if group not in known}
+        self._heard[address] = _Heard(connection, self.clock.monotonic_ms(), {**known, **new})
+
+    async def introduce_anew(self, address: str, consumer_group: str) -> None:
+        """Says goodbye and comes again: Apache's brokers keep of a connection what its first heartbeat for a group said of the client."""
+
+        async def introduce() -> None:
+            self._forget_listing(address, consumer_group)
+            await self.unregister(address, consumer_group=consumer_group)
+            await self._tell_all(address)
+
+        await self._turns.take(address, introduce)
+
+    def forget_listings(self, consumer_group: str) -> None:
+        """The consumer of the group is done: how it was listed says nothing of the next one."""
+        for address in self._heard:
+            self._forget_listing(address, consumer_group)
+
+    def _forget_listing(self, address: str, consumer_group: str) -> None:
+        heard = self._heard.get(address)
+        if heard is not None:
+            listings = {group: number for group, number in heard.listings.items() if group != consumer_group}
+            self._heard[address] = heard._replace(listings=listings)
 
     def _opened(self, connection: PeerConnection) -> None:
         """A broker knows its clients by their connections: a new connection must be introduced."""

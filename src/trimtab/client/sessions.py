@@ -105,6 +105,7 @@ async def release_session(
         return
     await session.leave(producer_group=producer_group, consumer_group=consumer_group)
     if found is not None and consumer_group is not None:
+        session.forget_listings(consumer_group)
         found.groups.discard(consumer_group)
 
 
