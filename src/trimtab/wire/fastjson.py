@@ -6,8 +6,9 @@ come as strings, enums as ordinals, null stands for "not given", an enum name no
 
 The plan, cheapest way first:
 
-1. If an object begins with a key that is not a string, one pass quotes all such keys. An object key becomes a string that
-   holds its JSON, which is what fastjson accepts as well.
+1. If an object begins with a key that is not a string, and the wanted type has queues as keys, `queue_keys` tries what is
+   usual. Else, or if it is not so, one pass quotes all such keys. An object key becomes a string that holds its JSON, which
+   is what fastjson accepts as well.
 2. msgspec decodes the bytes into the wanted type. Nearly every body ends here.
 3. What msgspec refuses, and types msgspec cannot decode directly (objects as keys, enums that are numbers), are parsed
    without a type, references are replaced by what they point at, the values are made to fit (`_fitting`), and msgspec
@@ -30,6 +31,7 @@ from msgspec import inspect
 from trimtab.errors import ProtocolError
 from trimtab.model import MessageQueue
 from trimtab.wire.fastjson_writer import encode_as
+from trimtab.wire.queue_keys import queue_key_decoder
 
 T = TypeVar("T")
 
@@ -70,11 +72,17 @@ def _decode(cls: Any, data: bytes, body_bytes_max: int) -> Any:
         raise ProtocolError(f"{_name(cls)} body of {len(data)} bytes is longer than {body_bytes_max}")
     if data.count(b",") + data.count(b"{") + data.count(b"[") > VALUES_MAX:
         raise ProtocolError(f"{_name(cls)} body of {len(data)} bytes holds more than {VALUES_MAX} values")
+    referring = b'"$ref"' in data
     if _ODD_KEY_FIRST.search(data):
+        quickly = queue_key_decoder(cls)
+        if quickly is not None and not referring:
+            try:
+                return quickly(data)
+            except msgspec.DecodeError:
+                pass  # other keys than queues, or other types than ours
         _check_depth(data)
         data = _UP_TO_ODD_KEY.sub(_with_quoted_key, data)
     reader = _reader(cls)
-    referring = b'"$ref"' in data
     if reader.decoder is not None and not referring:
         try:
             return reader.decoder.decode(data)
