@@ -2,7 +2,8 @@
 
 `first` is somebody who comes when nobody was there: brokers are asked, then the page is drawn. `open` is a page of a look that is there
 already. `fifty` is fifty pages at once. The goal is a second for each. Servers, ten members and the dashboard share one process and one
-loop here, so brokers and pages slow each other down more than they do in two.
+loop here, so brokers and pages slow each other down more than they do in two. The note has the time on the wall, which is that of a
+machine that has nothing else to do, and the CPU time of all of them together.
 """
 
 import asyncio
@@ -58,10 +59,11 @@ async def _measure(nameserver: str) -> list[Row]:
 async def _row(name: str, browser: httpx.AsyncClient, path: str, *, runs: int) -> Row:
     took = []
     for _ in range(runs):
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         answer = await browser.get(path)
-        took.append(time.perf_counter() - began)
+        took.append((time.perf_counter() - began, time.process_time() - cpu_began))
         assert answer.status_code == 200, answer.text
-    worst_s = max(took)
+    worst_s, cpu_s = max(took)
     verdict = "" if worst_s < GOAL_S else f", above the goal of {GOAL_S:.0f} s"
-    return Row(name, 1 / worst_s, note=f"slowest {worst_s:.2f} s, {len(answer.content):,} bytes{verdict}")
+    note = f"slowest {worst_s:.2f} s, {cpu_s:.2f} s CPU, {len(answer.content):,} bytes{verdict}"
+    return Row(name, 1 / worst_s, note=note)

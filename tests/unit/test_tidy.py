@@ -49,7 +49,7 @@ WITHIN_FUNCTIONS = {"cli", "dashboard", "__init__"}
 
 PURE = (
     "wire", "balance", "names.routes", "names.kv", "names.handlers", "broker.core", "broker.sql92", "broker.sql92_nodes",
-    "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.prepared", "broker.acl", "broker.acl_addresses", "names.guard", "broker.delays", "broker.polls", "spark.offsets", "client.admin.diagnosis", "client.admin.diagnosis_facts", "client.admin.diagnosis_members", "client.admin.diagnosis_queues", "client.admin.traces", "cli.moments", "cli.group_events", "cli.message_form",
+    "broker.sql92_parser", "broker.sql92_values", "broker.placing", "broker.prepared", "broker.acl", "broker.acl_addresses", "names.guard", "broker.delays", "broker.polls", "spark.offsets", "client.admin.diagnosis", "client.admin.diagnosis_facts", "client.admin.diagnosis_members", "client.admin.diagnosis_queues", "client.admin.queue_lines", "client.admin.traces", "cli.moments", "cli.group_events", "cli.message_form",
     "spark.problems", "spark.access", "spark.positions", "spark.option_reading", "spark.options", "spark.limits", "spark.losses", "spark.decisions", "spark.lag",
     "pipelines.trace_records", "pipelines.holders", "pipelines.drawing", "pipelines.balance_page", "pipelines.flight_spans",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from trimtab.cli.group_check import check
 from trimtab.cli.group_doctor import doctor
 from trimtab.cli.group_history import history
 from trimtab.cli.group_offsets import clone, reset
-from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_texts, rows_with_held, topic_lags
+from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_texts, topic_lags
 from trimtab.cli.group_simulate import simulate
 from trimtab.cli.group_watch import watch
 from trimtab.cli.moments import number_text, rate_text, span_text
@@ -125,9 +125,11 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
         members = await admin.members(name)
         return members, before, await look_at(admin, name, clock, members)
 
+    from trimtab.client.admin.queue_lines import queue_lines
+
     members, before, after = shell.ask(fetch)
-    rows = [row for row in rows_with_held(before, after) if topic in (None, row["topic"])]
-    if topic is not None and not rows:
+    lines = [line for line in queue_lines(before, after) if topic in (None, line.topic)]
+    if topic is not None and not lines:
         raise NotSoError(f"group {name!r} has no queue of topic {topic!r}")
     failures = (*members.failures, *after.progress.failures)
     view = members.views[0] if members.views else None
@@ -136,8 +138,8 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
         "members": members.client_ids,
         "consume_type": view and view.consume_type,
         "message_model": view and view.message_model,
-        "lag": sum(row["lag"] or 0 for row in rows),
-        "queues": rows,
+        "lag": sum(line.lag or 0 for line in lines),
+        "queues": lines,
         "failures": failures,
     }
     if not shell.print_json(document):
@@ -150,7 +152,7 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
             ]
         )
         say()
-        print_table(QUEUE_TITLES, [queue_texts(row, after.now_ms) for row in rows], right=QUEUE_RIGHT)
+        print_table(QUEUE_TITLES, [queue_texts(line, after.now_ms) for line in lines], right=QUEUE_RIGHT)
         for failure in after.states.failures:
             say(f"{failure.broker} does not say what it holds: {failure.error}", err=True)
     shell.finish(_once(failures))

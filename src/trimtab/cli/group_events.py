@@ -48,12 +48,20 @@ def events_between(
     found += [
         Event(at_ms=at_ms, group=group, what="left", member=name) for name in sorted(members[0] - members[1])
     ]
-    for queue in sorted({*holders[0], *holders[1]}, key=str):
-        before, after = holders[0].get(queue, ()), holders[1].get(queue, ())
-        if before != after:
-            found.append(
-                Event(at_ms=at_ms, group=group, what="moved", queue=str(queue), before=before, after=after)
-            )
+    moved = [
+        queue for queue in {**holders[0], **holders[1]} if holders[0].get(queue) != holders[1].get(queue)
+    ]
+    found += [
+        Event(
+            at_ms=at_ms,
+            group=group,
+            what="moved",
+            queue=str(queue),
+            before=holders[0].get(queue, ()),
+            after=holders[1].get(queue, ()),
+        )
+        for queue in sorted(moved, key=str)
+    ]
     return found
 
 

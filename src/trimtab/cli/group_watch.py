@@ -10,10 +10,8 @@ from trimtab.cli.group_rows import (
     QUEUE_RIGHT,
     QUEUE_TITLES,
     changes_between,
-    holder_table,
     is_whole,
     queue_texts,
-    rows_with_held,
 )
 from trimtab.cli.moments import number_text, time_text
 from trimtab.cli.printing import console, say, table, warn
@@ -115,7 +113,7 @@ def _events(before: "tuple[GroupMembers, Look] | None", after: "tuple[GroupMembe
         return changes_between(before, after)
     members, look = after
     present = (frozenset[str](), frozenset(members.client_ids))
-    return events_between(members.group, look.now_ms, present, ({}, holder_table(look)))
+    return events_between(members.group, look.now_ms, present, ({}, look.holder_ids))
 
 
 def _report(shell: Shell, events: "list[Event]", record: Path | None, *, is_quiet: bool) -> None:
@@ -150,12 +148,13 @@ class _Screen:
         from rich.text import Text
 
         from trimtab.cli.group_events import event_text
+        from trimtab.client.admin.queue_lines import queue_lines
 
         self._last = [
             *self._last,
             *(f"{time_text(event.at_ms)}  {event_text(event)}" for event in events),
         ][-self.LINES_MAX :]
-        rows = [queue_texts(row, look.now_ms) for row in rows_with_held(before, look)]
+        rows = [queue_texts(line, look.now_ms) for line in queue_lines(before, look)]
         head = f"{self._name}: {len(look.states.members)} member(s), lag {number_text(look.progress.lag)}   {time_text(look.now_ms)}"
         self._live.update(
             Group(

@@ -8,6 +8,7 @@ from trimtab.client.admin.rows import (
     Member,
     OffsetChange,
     ProducerGroup,
+    QueueLine,
     ResentMessage,
     TopicRoute,
     TraceStep,
@@ -81,27 +82,6 @@ class MemberBrief(Answer, frozen=True):
     strategy: str | None = None
     records: bool = False
     """Whether it keeps a flight recorder that can be read."""
-
-
-class QueueLine(Answer, frozen=True):
-    """A queue of a group."""
-
-    topic: str
-    broker: str
-    queue_id: int
-    holders: tuple[str, ...]
-    lease: str | None
-    lease_age_ms: int | None
-    """How long ago the holder renewed its lease."""
-    since_ms: int | None
-    """Since when the holder has it, where that was recorded."""
-    offset: int | None
-    """None, as the three after it: held, and nothing was committed yet."""
-    max_offset: int | None
-    lag: int | None
-    lag_ms: int | None
-    per_s: float | None
-    eta_ms: int | None
 
 
 class Moment(Answer, frozen=True):

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trimtab.balance.metrics import max_mean
-from trimtab.cli.group_rows import rows_with_held
 from trimtab.client.admin.diagnosis import Facts, diagnose, strategy_of
-from trimtab.client.admin.rows import GroupMembers, HeldQueue
-from trimtab.dashboard.answers import Group, MemberBrief, Point, QueueLine
+from trimtab.client.admin.rows import GroupMembers, QueueLine
+from trimtab.dashboard.answers import Group, MemberBrief, Point
 from trimtab.dashboard.timeline import FLIGHT
 from trimtab.model import MessageQueue
 from trimtab.wire.resources import RETRY_PREFIX
@@ -18,15 +17,21 @@ QUEUES_MAX = 2_000
 """Queues that a page shows; the rest is counted."""
 MODE = "trimtab.mode"
 
-Holders = Mapping[MessageQueue, Sequence[tuple[str, HeldQueue]]]
+
+def lines_since(lines: Sequence[QueueLine], since: Mapping[tuple[str, str], int]) -> tuple[QueueLine, ...]:
+    """The same, and since when a queue is held, where the holder does not say it and it was recorded."""
+    if not since:
+        return tuple(lines)
+    return tuple(
+        line
+        if line.since_ms is not None or not line.holders
+        else msgspec.structs.replace(line, since_ms=since.get((line.holders[0], _name(line))))
+        for line in lines
+    )
 
 
-def queue_lines(facts: Facts, since: Mapping[tuple[str, str], int]) -> tuple[QueueLine, ...]:
-    """Every queue of a group: those with an offset, and those that somebody holds and nobody has committed yet."""
-    look = facts.after
-    holders = look.holders
-    rows = rows_with_held(facts.before if facts.before is not look else None, look)
-    return tuple(_with_holder(msgspec.convert(row, QueueLine), holders, since) for row in rows)
+def _name(line: QueueLine) -> str:
+    return str(MessageQueue(line.topic, line.broker, line.queue_id))
 
 
 def group_view(facts: Facts, queues: tuple[QueueLine, ...], lag_history: Sequence[Point] = ()) -> Group:
@@ -61,14 +66,6 @@ def group_view(facts: Facts, queues: tuple[QueueLine, ...], lag_history: Sequenc
         ),
         lag_history=tuple(lag_history),
     )
-
-
-def _with_holder(line: QueueLine, holders: Holders, since: Mapping[tuple[str, str], int]) -> QueueLine:
-    queue = MessageQueue(line.topic, line.broker, line.queue_id)
-    held = holders.get(queue, [])
-    if line.since_ms is not None or not held:
-        return line
-    return msgspec.structs.replace(line, since_ms=since.get((held[0][0], str(queue))))
 
 
 def _members(facts: Facts, queues: Sequence[QueueLine]) -> tuple[MemberBrief, ...]:

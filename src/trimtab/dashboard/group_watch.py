@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from trimtab.cli.group_rows import changes_between, is_whole
 from trimtab.client.admin.diagnosis import Facts, Look
 from trimtab.client.admin.facts import look_at, topics_of
-from trimtab.client.admin.rows import GroupMembers, GroupSettings, RouteOfNameserver
-from trimtab.dashboard.answers import Group, Moment, QueueLine, Timeline
-from trimtab.dashboard.group_view import group_view, queue_lines
+from trimtab.client.admin.queue_lines import queue_lines
+from trimtab.client.admin.rows import GroupMembers, GroupSettings, QueueLine, RouteOfNameserver
+from trimtab.dashboard.answers import Group, Moment, Timeline
+from trimtab.dashboard.group_view import group_view, lines_since
 from trimtab.dashboard.history import History
 from trimtab.dashboard.timeline import flights_of, held_since, moments_of, seen_moments, timeline
 from trimtab.io.clock import Clock
@@ -86,7 +87,8 @@ class GroupWatch:
         moments = self._history.moments(self._group)
         points = self._history.figures(f"lag:{self._group}", look.now_ms - HISTORY_MS)
         past = timeline(self._group, moments, flights_of(look.states), facts.members.client_ids)
-        lines = queue_lines(facts, held_since(moments))
+        before = facts.before if facts.before is not look else None
+        lines = lines_since(queue_lines(before, look), held_since(moments))
         return GroupSight(group_view(facts, lines, points), lines, past, moments)
 
     def _keep(self, members: GroupMembers, look: Look) -> None:

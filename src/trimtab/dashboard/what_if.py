@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from trimtab.balance.metrics import idle, loads, max_mean, moved, moved_min
 from trimtab.balance.order import sorted_names
 from trimtab.balance.strategies import planner_by_name
+from trimtab.client.admin.rows import QueueLine
 from trimtab.client.admin.simulation import handed_over, shared_out
-from trimtab.dashboard.answers import Group, QueueLine, Share, WhatIf
+from trimtab.dashboard.answers import Group, Share, WhatIf
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
 from trimtab.wire.resources import RETRY_PREFIX

@@ -9,12 +9,13 @@ import pytest
 from tests.unit.client import group_facts
 from trimtab.balance.recorder import Event, Flight
 from trimtab.client.admin.diagnosis import Finding
-from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names
-from trimtab.dashboard.answers import Group, HeldSpan, MemberBrief, Moment, Point, QueueLine
+from trimtab.client.admin.queue_lines import queue_lines
+from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names, QueueLine
+from trimtab.dashboard.answers import Group, HeldSpan, MemberBrief, Moment, Point
 from trimtab.dashboard.bodies import hex_dump
 from trimtab.dashboard.charts import bar, holding_chart, line_chart
 from trimtab.dashboard.drawing import share_text, short, skew_text
-from trimtab.dashboard.group_view import group_view, queue_lines
+from trimtab.dashboard.group_view import group_view, lines_since
 from trimtab.dashboard.history import History, HistoryError
 from trimtab.dashboard.overview_view import overview_view
 from trimtab.dashboard.serving import history_file
@@ -194,7 +195,7 @@ def test_a_held_queue_without_an_offset_is_shown() -> None:
         group_facts.state("c-1", group_facts.held(0), group_facts.held(1)), offsets=(5,), ends=(9,)
     )
     facts = group_facts.facts(look, group_facts.view("a", group_facts.member("c-1")))
-    lines = queue_lines(facts, {})
+    lines = tuple(queue_lines(None, look))
     assert [(line.queue_id, line.holders, line.lag) for line in lines] == [
         (0, ("c-1",), 4),
         (1, ("c-1",), None),
@@ -202,6 +203,14 @@ def test_a_held_queue_without_an_offset_is_shown() -> None:
     shown = group_view(facts, lines)
     assert (shown.queue_count, shown.unheld, shown.lag) == (2, 0, 4)
     assert [(one.queues, one.lag) for one in shown.members] == [(2, 4)]
+
+
+def test_since_when_a_queue_is_held_is_taken_from_what_was_recorded() -> None:
+    look = group_facts.look(group_facts.state("c-1", group_facts.held(0), group_facts.held(1)))
+    lines = queue_lines(None, look)
+    recorded = {("c-1", str(group_facts.held(0).queue)): 7}
+    assert [line.since_ms for line in lines_since(lines, recorded)] == [7, None]
+    assert lines_since(lines, {}) == tuple(lines)
 
 
 def test_each_cluster_has_a_history_of_its_own() -> None:

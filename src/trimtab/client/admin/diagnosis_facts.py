@@ -11,6 +11,7 @@ from trimtab.client.admin.rows import (
     GroupSettings,
     HeldQueue,
     MemberStates,
+    QueueProgress,
     RouteOfNameserver,
     Row,
     TopicRoute,
@@ -42,7 +43,7 @@ class Look(Row, frozen=True, dict=True):
 
     @cached_property
     def holders(self) -> Holders:
-        """Each queue that somebody holds, and who. Many ask, and there may be thousands of queues: it is made once."""
+        """Each queue that somebody holds, and who. Many ask, and there may be thousands of queues: it is made once, as are those below."""
         held: Holders = defaultdict(list)
         for state in self.states.members:
             for row in state.queues:
@@ -50,8 +51,32 @@ class Look(Row, frozen=True, dict=True):
                     held[row.queue].append((state.client_id, row))
         return dict(held)
 
+    @cached_property
+    def rows(self) -> dict[MessageQueue, QueueProgress]:
+        """The progress by queue."""
+        return {row.queue: row for row in self.progress.queues}
 
-class Facts(Row, frozen=True):
+    @cached_property
+    def places(self) -> dict[MessageQueue, int]:
+        """How far each queue is: as its holder says, who knows it first, else as the broker says."""
+        holders = self.holders
+        return {
+            queue: max(row.offset, *[one.committed for _, one in holders[queue]])
+            if queue in holders
+            else row.offset
+            for queue, row in self.rows.items()
+        }
+
+    @cached_property
+    def holder_ids(self) -> dict[MessageQueue, tuple[str, ...]]:
+        """Who holds which queue, by client id."""
+        return {
+            queue: (held[0][0],) if len(held) == 1 else tuple(sorted(client_id for client_id, _ in held))
+            for queue, held in self.holders.items()
+        }
+
+
+class Facts(Row, frozen=True, dict=True):
     """Everything that is known of a group."""
 
     group: str
@@ -61,6 +86,21 @@ class Facts(Row, frozen=True):
     """Topic to what each name server says of it."""
     before: Look
     after: Look
+
+    @cached_property
+    def readable(self) -> dict[str, set[MessageQueue]]:
+        """Topic to the queues that its members should share."""
+        found = {}
+        for topic in self.routes:
+            route = route_of(self, topic)
+            if route is not None:
+                found[topic] = {
+                    MessageQueue(topic, one.broker, number)
+                    for one in route.queues
+                    if "r" in one.perm
+                    for number in range(one.read_queues)
+                }
+        return found
 
 
 def is_broadcast(facts: Facts) -> bool:
@@ -73,24 +113,9 @@ def route_of(facts: Facts, topic: str) -> TopicRoute | None:
     return next((told.route for told in facts.routes.get(topic, ()) if told.route is not None), None)
 
 
-def readable(facts: Facts) -> dict[str, set[MessageQueue]]:
-    """Topic to the queues that its members should share."""
-    found = {}
-    for topic in facts.routes:
-        route = route_of(facts, topic)
-        if route is not None:
-            found[topic] = {
-                MessageQueue(topic, one.broker, number)
-                for one in route.queues
-                if "r" in one.perm
-                for number in range(one.read_queues)
-            }
-    return found
-
-
 def brokers_with_queues(facts: Facts) -> set[str]:
     """The brokers that members must reach."""
-    return {queue.broker_name for queues in readable(facts).values() for queue in queues}
+    return {queue.broker_name for queues in facts.readable.values() for queue in queues}
 
 
 def some(names: Iterable[str]) -> str:

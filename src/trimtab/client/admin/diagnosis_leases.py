@@ -6,6 +6,7 @@ from trimtab.balance.recorder import Event, Flight, Kind
 from trimtab.balance.trust import TRUST_MS
 from trimtab.client.admin.diagnosis_facts import Facts, Finding, is_broadcast, some
 from trimtab.client.admin.flights import flight_of, mode_of
+from trimtab.client.admin.rows import HeldQueue, MemberState
 
 RECENT_MS = 600_000
 """What was recorded longer ago is history."""
@@ -49,19 +50,10 @@ def _mixed_modes(facts: Facts) -> Iterator[Finding]:
 
 
 def _expired_leases(facts: Facts) -> Iterator[Finding]:
-    before = {
-        (state.client_id, row.queue): row.lease_age_ms
-        for state in facts.before.states.members
-        for row in state.queues
-    }
+    before = {state.client_id: _old_leases(state) for state in facts.before.states.members}
     for state in facts.after.states.members:
-        old = [
-            row
-            for row in state.queues
-            if not row.dropped
-            and (row.lease_age_ms or 0) > TRUST_MS
-            and (before.get((state.client_id, row.queue)) or 0) > TRUST_MS
-        ]
+        were_old = {row.queue for row in before.get(state.client_id, ())}
+        old = [row for row in _old_leases(state) if not row.dropped and row.queue in were_old]
         if old:
             oldest = max(row.lease_age_ms or 0 for row in old)
             yield Finding(
@@ -71,6 +63,10 @@ def _expired_leases(facts: Facts) -> Iterator[Finding]:
                 advice="it hands out nothing of them until it can: check that it reaches their brokers, and that its event loop is not"
                 " blocked by a handler",
             )
+
+
+def _old_leases(state: MemberState) -> list[HeldQueue]:
+    return [row for row in state.queues if (row.lease_age_ms or 0) > TRUST_MS]
 
 
 def _lost_lately(facts: Facts) -> Iterator[Finding]:

@@ -9,12 +9,11 @@ from trimtab.client.admin.diagnosis_facts import (
     Finding,
     in_order,
     is_broadcast,
-    readable,
     route_of,
     some,
 )
 from trimtab.client.admin.flights import mode_of
-from trimtab.client.admin.rows import HeldQueue, MemberState, TopicRoute
+from trimtab.client.admin.rows import HeldQueue, MemberState, QueueProgress, TopicRoute
 from trimtab.wire.resources import RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -29,12 +28,11 @@ HOT_LAG_MIN = 1_000
 def _unheld(facts: Facts) -> Iterator[Finding]:
     if not facts.after.states.members or is_broadcast(facts):
         return
-    before, after = facts.before.holders, facts.after.holders
-    lag = {row.queue: row.lag for row in facts.after.progress.queues}
-    for topic, queues in sorted(readable(facts).items()):
-        unheld = [queue for queue in in_order(queues) if queue not in before and queue not in after]
+    before, after, rows = facts.before.holders, facts.after.holders, facts.after.rows
+    for topic, queues in sorted(facts.readable.items()):
+        unheld = in_order(queue for queue in queues if queue not in before and queue not in after)
         if unheld:
-            waiting = sum(lag.get(queue, 0) for queue in unheld)
+            waiting = sum(rows[queue].lag for queue in unheld if queue in rows)
             yield Finding(
                 cause="unheld-queues",
                 severity="broken",
@@ -67,7 +65,7 @@ def _too_many_members(facts: Facts) -> Iterator[Finding]:
     if is_broadcast(facts):
         return
     members = len(facts.members.client_ids)
-    for topic, queues in sorted(readable(facts).items()):
+    for topic, queues in sorted(facts.readable.items()):
         if not topic.startswith(RETRY_PREFIX) and len(queues) < members:
             yield Finding(
                 cause="more-members-than-queues",
@@ -127,17 +125,17 @@ def _odd_queues(facts: Facts) -> Iterator[Finding]:
 
 
 def _hot_queue(facts: Facts) -> Iterator[Finding]:
-    by_topic: dict[str, list[tuple[int, MessageQueue]]] = defaultdict(list)
+    by_topic: dict[str, list[QueueProgress]] = defaultdict(list)
     for row in facts.after.progress.queues:
-        by_topic[row.topic].append((row.lag, row.queue))
-    for topic, lags in sorted(by_topic.items()):
-        total = sum(lag for lag, _ in lags)
-        lag, queue = max(lags, key=lambda item: item[0])
-        if len(lags) > 2 and lag >= HOT_LAG_MIN and lag > HOT_SHARE * total:
+        by_topic[row.topic].append(row)
+    for topic, rows in sorted(by_topic.items()):
+        total = sum(row.lag for row in rows)
+        first = max(rows, key=lambda row: row.lag)
+        if len(rows) > 2 and first.lag >= HOT_LAG_MIN and first.lag > HOT_SHARE * total:
             yield Finding(
                 cause="hot-queue",
                 severity="warning",
-                evidence=f"{queue} has {lag:,} of the {total:,} message(s) that wait in {topic}",
+                evidence=f"{first.queue} has {first.lag:,} of the {total:,} message(s) that wait in {topic}",
                 advice="a key that is sent too often, or one slow member: look at the keys, or at who holds it",
             )
 
@@ -145,15 +143,15 @@ def _hot_queue(facts: Facts) -> Iterator[Finding]:
 def stuck(facts: Facts, stuck_ms: int) -> Iterable[Finding]:
     """Queues that wait, are held, and were not consumed from for so long."""
     now_ms = facts.after.now_ms
-    before = {row.queue: row.offset for row in facts.before.progress.queues}
-    lag = {row.queue: row.lag for row in facts.after.progress.queues}
-    offsets = {row.queue: row.offset for row in facts.after.progress.queues}
+    before, after = facts.before.rows, facts.after.rows
     stuck: dict[str, list[tuple[MessageQueue, HeldQueue]]] = defaultdict(list)
     for queue, holders in facts.after.holders.items():
+        if queue not in after or after[queue].lag <= 0:
+            continue
+        if queue not in before or before[queue].offset != after[queue].offset:
+            continue
         for client_id, row in holders:
-            idle_ms = now_ms - max(row.last_consume_ms or 0, 0)
-            waits = lag.get(queue, 0) > 0 and offsets.get(queue) == before.get(queue)
-            if waits and row.last_consume_ms is not None and idle_ms > stuck_ms:
+            if row.last_consume_ms is not None and now_ms - max(row.last_consume_ms, 0) > stuck_ms:
                 stuck[client_id].append((queue, row))
     for client_id, rows in sorted(stuck.items()):
         queue, row = rows[0]
@@ -162,7 +160,7 @@ def stuck(facts: Facts, stuck_ms: int) -> Iterable[Finding]:
             cause="stuck-offset",
             severity="broken",
             evidence=f"{client_id} has not moved {some(str(one) for one, _ in rows)} for"
-            f" {(now_ms - (row.last_consume_ms or 0)) // 1000} s; {lag.get(queue, 0):,} wait in {queue}, it holds {row.cached}: {cause}",
+            f" {(now_ms - (row.last_consume_ms or 0)) // 1000} s; {after[queue].lag:,} wait in {queue}, it holds {row.cached}: {cause}",
             advice="look where its threads are: `trimtab group members GROUP --stacks CLIENT-ID`",
         )
 

@@ -175,7 +175,7 @@ class GroupMembers(Row, frozen=True):
         return bool(self.views) and all(view.tells_leases for view in self.views)
 
 
-class QueueProgress(Row, frozen=True):
+class QueueProgress(Row, frozen=True, gc=False):
     """How far a group has come in a queue."""
 
     topic: str
@@ -190,6 +190,12 @@ class QueueProgress(Row, frozen=True):
     def lag(self) -> int:
         """Messages that wait."""
         return self.max_offset - self.offset
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        """How old the last consumed message is while others wait; 0 if none waits."""
+        if self.lag <= 0:
+            return 0
+        return None if self.consumed_ms is None else max(0, now_ms - self.consumed_ms)
 
     @property
     def queue(self) -> MessageQueue:
@@ -230,7 +236,7 @@ class GroupLines(Row, frozen=True):
     failures: tuple[BrokerFailure, ...] = ()
 
 
-class HeldQueue(Row, frozen=True):
+class HeldQueue(Row, frozen=True, gc=False):
     """A queue that a member works on, as the member says."""
 
     topic: str
@@ -253,6 +259,27 @@ class HeldQueue(Row, frozen=True):
     def queue(self) -> MessageQueue:
         """As a value."""
         return MessageQueue(self.topic, self.broker, self.queue_id)
+
+
+class QueueLine(Row, frozen=True, gc=False):
+    """A queue of a group as it is shown: who holds it, and how far it is. What cannot be known is None."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    holders: tuple[str, ...]
+    lease: str | None
+    lease_age_ms: int | None
+    """How long ago the holder renewed its lease."""
+    since_ms: int | None
+    """Since when the holder has it, where that was recorded."""
+    offset: int | None = None
+    """None, as the three after it: held, and nothing was committed yet."""
+    max_offset: int | None = None
+    lag: int | None = None
+    lag_ms: int | None = None
+    per_s: float | None = None
+    eta_ms: int | None = None
 
 
 class TopicPace(Row, frozen=True):
