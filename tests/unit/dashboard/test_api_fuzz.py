@@ -1,8 +1,6 @@
 """N10: whatever is sent to the API, it answers as its OpenAPI document says, and never with a mistake of its own."""
 
-import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -11,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.dashboard.scene import Scene, scene
+from tests.unit.dashboard.live import Live
 from trimtab.dashboard.answers import Refusal
 from trimtab.dashboard.api import ENDPOINTS, PREFIX, Endpoint
 from trimtab.dashboard.openapi import openapi
-from trimtab.dashboard.tokens import Role
 
 NAMES = st.sampled_from(["orders", "billing", "%RETRY%billing", "%DLQ%billing", "TBW102", "nothing"])
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -24,31 +21,6 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=5,
 )
-
-
-class Live:
-    """A dashboard whose loop runs while it is asked."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._stack = AsyncExitStack()
-        self.scene, self.browser = self._runner.run(self._start())
-
-    async def _start(self) -> tuple[Scene, httpx.AsyncClient]:
-        one = await self._stack.enter_async_context(scene())
-        await one.admin.create_topic("orders", queues=2)
-        await one.admin.create_group("billing")
-        await one.send("orders", b"1", keys=["k"])
-        browser = await self._stack.enter_async_context(one.browser(Role.OPERATOR))
-        browser.headers["X-CSRF-Token"] = one.csrf(browser)
-        return one, browser
-
-    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self._runner.run(self.browser.request(method, path, **options))
-
-    def close(self) -> None:
-        self._runner.run(self._stack.aclose())
-        self._runner.close()
 
 
 @pytest.fixture(scope="module")
