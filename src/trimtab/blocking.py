@@ -88,6 +88,7 @@ class Admin(Face[_admin.Admin]):
     change_broker_settings = waits(_admin.Admin.change_broker_settings)
     broker_rates = waits(_admin.Admin.broker_rates)
     producers = waits(_admin.Admin.producers)
+    producer_choices = waits(_admin.Admin.producer_choices)
     producer_groups = waits(_admin.Admin.producer_groups)
     nameserver_settings = waits(_admin.Admin.nameserver_settings)
     put_kv = waits(_admin.Admin.put_kv)

@@ -263,5 +263,10 @@ def test_every_header_class_is_compared() -> None:
         if isinstance(value, type) and issubclass(value, Header) and value is not Header
     }
     # Heartbeat answers carry loose fields, Java has no class for them; two of ours add a flag to Java's for brokers and members of ours.
-    ours_alone = {consume.HeartbeatResponse, consume.GroupAndLeases, callbacks.GetHoldings}
+    ours_alone = {
+        consume.HeartbeatResponse,
+        consume.GroupAndLeases,
+        callbacks.GetHoldings,
+        callbacks.GetInfoOfOurs,
+    }
     assert defined - ours_alone == set(JAVA_NAMES)

@@ -65,6 +65,8 @@ def test_a_group_of_java_is_shown(server: ServerUnderTest, member_program: Progr
                 unique("pg"), nameserver=server.nameserver, timeouts=PATIENT
             ) as producer:
                 receipt = await producer.send(trimtab.Message(topic, b"{}", keys=["o-1"]))
+                told = "policy adaptive" if server.is_own else f"Not told by {producer.client_id}"
+                await until_shown(client, f"/producers?name={producer.group}", told)
             names = [broker.name for broker in server.brokers]
             page = await until_shown(
                 client, f"/group?name={group}", f"held by {consumer.id}", f"{names[-1]}:1", "AVG"

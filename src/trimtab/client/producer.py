@@ -8,7 +8,7 @@ a given queue, has one place to go to and one try.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,17 +22,25 @@ from trimtab.client.producer_lanes import Lanes
 from trimtab.client.producer_many import outcomes_of
 from trimtab.client.producer_packing import Packer
 from trimtab.client.producer_places import Place, key_property, on_wire, same_broker
+from trimtab.client.producer_standings import PROPERTY, choices_text
 from trimtab.client.requests import Reply, Requests
 from trimtab.client.selectors import Selector
+from trimtab.client.session_roles import guarded
 from trimtab.client.sessions import acquire_session, connection_options, release_session
 from trimtab.client.tracing import Tracer
 from trimtab.client.transactions import Check, Execute, TransactionReceipt, Transactions
 from trimtab.errors import ClosedError, NotSentError, PartlySentError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
+from trimtab.io.connection import PeerConnection
 from trimtab.model import Message, MessageQueue, Receipt
 from trimtab.settings import Sending, Timeouts, Tls
-from trimtab.wire.codes import ONEWAY_FLAG
+from trimtab.wire.bodies import ConsumerRunningInfo
+from trimtab.wire.codes import ONEWAY_FLAG, RequestCode
+from trimtab.wire.commands import Command
+from trimtab.wire.fastjson_writer import encode_body
+from trimtab.wire.headers.base import decode_ext
+from trimtab.wire.headers.callbacks import GetInfoOfOurs
 from trimtab.wire.signing import Credentials
 
 if TYPE_CHECKING:
@@ -85,6 +93,7 @@ class Producer:
         self._transactions: Transactions
         self._requests: Requests
         self._loop: asyncio.AbstractEventLoop
+        self._end_listening: Callable[[], None]
 
     def __repr__(self) -> str:
         return (
@@ -136,6 +145,9 @@ class Producer:
         )
         self._requests = Requests(session, self._chance)
         await session.start()
+        self._end_listening = session.listen(
+            RequestCode.GET_CONSUMER_RUNNING_INFO, guarded(self._tell_choices)
+        )
         # Brokers that the session knows already would hear of this group with the next heartbeat only, and ask nobody until then.
         session.introduce_producers_soon()
         self._is_open = True
@@ -145,6 +157,7 @@ class Producer:
         if not self._is_open:
             return
         self._is_open = False
+        self._end_listening()
         try:
             async with asyncio.timeout(self.timeouts.send_s):
                 await self._delivery.close()
@@ -292,6 +305,15 @@ class Producer:
         outcome = await self._delivery.of(parcel, Place(message, selector=same_broker, arg=to.broker_name))
         assert isinstance(outcome, Receipt), "one message has one receipt"
         return outcome
+
+    def _tell_choices(self, connection: PeerConnection, command: Command) -> bool:
+        header = decode_ext(GetInfoOfOurs, command.ext)
+        if not header.of_producer or header.consumer_group != self._wire_group:
+            return False
+        text = choices_text(self._policy.name, self.brokers(), self._clock.monotonic_ms())
+        info = ConsumerRunningInfo(properties={PROPERTY: text})
+        self._session.answer(connection, command, body=encode_body(info))
+        return True
 
     async def _send_when_there_is_room(self, message: Message) -> Receipt:
         outcome = await self._delivery.of(self._packer.pack(message), None, is_patient=True)

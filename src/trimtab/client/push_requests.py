@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from trimtab.client.push_outcomes import Call, ConsumeLater
 from trimtab.client.received import Received
 from trimtab.client.session import Session
-from trimtab.client.session_roles import Listener
-from trimtab.errors import ProtocolError, TrimtabError
+from trimtab.client.session_roles import Listener, guarded
+from trimtab.errors import TrimtabError
 from trimtab.io.connection import PeerConnection
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import (
@@ -27,7 +27,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import GetConsumerStatus, ResetOffset
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetHoldings
+from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetInfoOfOurs
 from trimtab.wire.messages import decode_messages
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class BrokerRequests:
         }
         if self._call is not None:
             takers[RequestCode.CONSUME_MESSAGE_DIRECTLY] = self._consume_directly
-        self._ends = [self._session.listen(code, _guarded(taker)) for code, taker in takers.items()]
+        self._ends = [self._session.listen(code, guarded(taker)) for code, taker in takers.items()]
 
     async def close(self) -> None:
         """Ends, and what is being done with it."""
@@ -114,8 +114,8 @@ class BrokerRequests:
         return True
 
     def _running_info(self, connection: PeerConnection, command: Command) -> bool:
-        header = decode_ext(GetHoldings, command.ext)
-        if header.consumer_group != self._asked.group_on_wire:
+        header = decode_ext(GetInfoOfOurs, command.ext)
+        if header.of_producer or header.consumer_group != self._asked.group_on_wire:
             return False
         if header.holdings_only:
             self._answer(connection, command, self._asked.holdings_info())
@@ -165,19 +165,6 @@ class BrokerRequests:
         self._doing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("what a broker asked for failed: %s", error, exc_info=error)
-
-
-def _guarded(taker: Listener) -> Listener:
-    """A request that cannot be read is not taken; the connection is not to blame for it."""
-
-    def take(connection: PeerConnection, command: Command) -> bool:
-        try:
-            return bool(taker(connection, command))
-        except ProtocolError as error:
-            _log.warning("request %d of %s cannot be read: %s", command.code, connection.address, error)
-            return False
-
-    return take
 
 
 def _reset_table(body: bytes) -> dict[MessageQueue, int]:

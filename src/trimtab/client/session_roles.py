@@ -1,13 +1,17 @@
 """What a process is to the brokers, as heartbeats tell it; and who in it takes the brokers' own requests."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from trimtab.errors import ProtocolError
 from trimtab.io.connection import PeerConnection
 from trimtab.wire.bodies import ConsumerData, HeartbeatData, ProducerData
 from trimtab.wire.codes import LEASED_VERSION, SPOKEN_VERSION
 from trimtab.wire.commands import Command
+
+_log = logging.getLogger(__name__)
 
 Listener = Callable[[PeerConnection, Command], bool | None]
 """Looks at a request of a broker; True if it answers it, or will."""
@@ -86,3 +90,16 @@ class Listeners:
                 listener(connection, command)
             return bool(listeners)
         return any(listener(connection, command) for listener in tuple(listeners))
+
+
+def guarded(taker: Listener) -> Listener:
+    """A request that cannot be read is not taken; the connection is not to blame for it."""
+
+    def take(connection: PeerConnection, command: Command) -> bool:
+        try:
+            return bool(taker(connection, command))
+        except ProtocolError as error:
+            _log.warning("request %d of %s cannot be read: %s", command.code, connection.address, error)
+            return False
+
+    return take

@@ -21,10 +21,6 @@ REPLAYED_MAX = 1_000
 READ_AT_ONCE = 32
 TRACED_MAX = 100
 """Dead letters of a page whose traces are looked for."""
-NOT_RECORDED = (
-    "not recorded: producers keep their choice of brokers, latencies and isolation windows to themselves;"
-    " what each broker got of a topic is on the topic's page"
-)
 
 
 class Actions:
@@ -149,10 +145,16 @@ class Actions:
         )
 
     async def producers(self, group: str) -> answers.Producers:
-        """Who is connected."""
-        found = await self._admin.producers(group)
+        """Who is connected, and how those of ours choose brokers."""
+        found, choices = await asyncio.gather(
+            self._admin.producers(group), self._admin.producer_choices(group)
+        )
         return answers.Producers(
-            group=group, members=found.members, choices=NOT_RECORDED, failures=failure_texts(found.failures)
+            group=group,
+            members=found.members,
+            choices=choices.producers,
+            untold=choices.untold,
+            failures=failure_texts(found.failures),
         )
 
     # --- dead letters -------------------------------------------------------------------------------------------

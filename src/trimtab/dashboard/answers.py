@@ -7,6 +7,7 @@ from trimtab.client.admin.rows import (
     DeadLetterGroup,
     Member,
     OffsetChange,
+    ProducerChoices,
     ProducerGroup,
     QueueLine,
     ResentMessage,
@@ -272,8 +273,10 @@ class Producers(Answer, frozen=True):
 
     group: str
     members: tuple[Member, ...]
-    choices: str
-    """What is known of how they choose brokers."""
+    choices: tuple[ProducerChoices, ...]
+    """How they see the brokers, best first, by their own word."""
+    untold: tuple[str, ...]
+    """Client ids of those that do not say it."""
     failures: tuple[str, ...]
 
 

@@ -20,7 +20,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import GetConsumerStatus, ResetOffset
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo
+from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo, GetInfoOfOurs
 from trimtab.wire.messages import decode_messages
 
 RUNNING, DIRECTLY = RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -80,6 +80,27 @@ def test_who_is_not_there_cannot_be_asked(client_id: str, group: str) -> None:
     answer = broker.connect().ask(RUNNING, running(client_id, group))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "not online" in (answer.remark or "")
+
+
+def test_a_producer_is_asked_if_one_is_meant() -> None:
+    broker = Driver()
+    both, tool = broker.connect(), broker.connect()
+    both.heartbeat("c1", consumes={"g": ["T"]}, produces=["p"])
+    both.received()
+    wish = GetInfoOfOurs(consumer_group="p", client_id="c1", of_producer=True)
+    opaque = tool.request(RUNNING, wish)
+    (asked,) = both.received(RUNNING)
+    assert decode_ext(GetInfoOfOurs, asked.ext) == wish
+    both.reply(asked, body=b"{}")
+    assert tool.answers[opaque].body == b"{}"
+    for missing in (
+        GetInfoOfOurs(consumer_group="g", client_id="c1", of_producer=True),
+        GetInfoOfOurs(consumer_group="p", client_id="c2", of_producer=True),
+        running("c1", "p"),
+    ):
+        answer = tool.ask(RUNNING, missing)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "not online" in (answer.remark or "")
 
 
 def test_a_consumer_that_is_too_old_is_not_asked() -> None:

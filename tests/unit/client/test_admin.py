@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ import trimtab
 from tests.unit.client.admin_member import ScriptedMember, connected
 from trimtab.client.admin.offsets import MembersConnectedError
 from trimtab.client.admin.reach import NoSuchGroupError, NoSuchTopicError, PartlyDoneError
+from trimtab.client.producer_standings import read_choices
 from trimtab.errors import (
     BrokerNotFoundError,
     ClosedError,
@@ -488,6 +490,52 @@ def test_values_at_the_name_server_and_write_permission() -> None:
         assert (told.route, failures) == (await admin.topic_route("orders"), ())
 
     play(scenario)
+
+
+def test_producers_tell_how_they_choose_brokers() -> None:
+    async def handle(_message: trimtab.Received) -> None:
+        return None
+
+    async def scenario(cluster: AsyncCluster, admin: trimtab.Admin) -> None:
+        await admin.create_topic("orders", queues=1)
+        options: dict[str, Any] = {"nameserver": cluster.nameserver, "client_id": "p-1"}
+        async with (
+            # A consumer of the same name and id does not answer for the producer.
+            trimtab.PushConsumer("pg", subscribe={"orders": "*"}, handler=handle, **options),
+            trimtab.Producer("pg", sending=trimtab.Sending(policy="4.9.3"), **options) as producer,
+        ):
+            await producer.send(Message("orders", b"x"))
+            producer._policy.ended("broker-b", 3_000, producer._clock.monotonic_ms(), failed=True)
+            async with asyncio.timeout(60):
+                while not (told := await admin.producer_choices("pg")).producers:
+                    assert told.untold == ()  # the first heartbeat is on its way
+        (choices,) = told.producers
+        assert (choices.client_id, choices.policy, told.untold) == ("p-1", "4.9.3", ())
+        worst = choices.brokers[-1]
+        assert (worst.broker, worst.available) == ("broker-b", False)
+        assert 0 < worst.isolated_ms <= 600_000
+
+    play(scenario)
+
+
+def test_producers_of_others_do_not_tell() -> None:
+    async def scenario(cluster: AsyncCluster, admin: trimtab.Admin) -> None:
+        await admin.create_topic("orders", queues=1)
+        async with trimtab.Producer("pg", nameserver=cluster.nameserver, client_id="p-1") as producer:
+            producer._end_listening()
+            await producer.send(Message("orders", b"x"))
+            async with asyncio.timeout(60):
+                while not (await admin.producers("pg")).members:
+                    pass  # the first heartbeat is on its way
+            told = await admin.producer_choices("pg")
+        assert (told.producers, told.untold) == ((), ("p-1",))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"policy":1}'])
+def test_choices_that_nobody_can_read_are_none(text: str | None) -> None:
+    assert read_choices(text) is None
 
 
 def test_producers_and_figures() -> None:

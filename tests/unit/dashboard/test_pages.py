@@ -48,7 +48,7 @@ def test_every_page_shows_what_is_there() -> None:
                     "Not recorded",
                 ],
                 "/producers": ["Group of producers"],
-                "/producers?name=shop": ["No broker sees a producer", "not recorded"],
+                "/producers?name=shop": ["No broker sees a producer", "Nobody is there to be asked"],
                 "/dead-letters": ["No group has any"],
                 "/dead-letters?name=billing": ["None."],
                 "/simulation": ["rolling-restart"],
@@ -225,6 +225,12 @@ def test_groups_of_producers_are_listed_where_brokers_know_them() -> None:
                 return "/producers?name=shop" in (await browser.get("/producers")).text
 
             await eventually(is_listed, "the group is listed")
+            told = (await browser.get("/api/v1/producers?name=shop")).json()
+            (choices,) = told["choices"]
+            assert (choices["client_id"], choices["policy"]) == (producer.client_id, "adaptive")
+            assert [one["broker"] for one in choices["brokers"]] == ["broker-a"]
+            assert told["untold"] == []
+            assert "policy adaptive" in (await browser.get("/producers?name=shop")).text
             stop = one.cluster.intercept(
                 RequestCode.GET_ALL_PRODUCER_INFO,
                 lambda command: Command(

@@ -1,4 +1,4 @@
-"""Questions of tools that only a consumer can answer: the broker passes them on, and the answers back."""
+"""Questions of tools that only a client can answer: the broker passes them on, and the answers back."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import GetConsumerStatus, ResetOffset
 from trimtab.wire.headers.base import Header
-from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo
+from trimtab.wire.headers.callbacks import ConsumeMessageDirectly, GetInfoOfOurs
 from trimtab.wire.ids import decode_offset_message_id
 from trimtab.wire.messages import StoredMessage
 
@@ -36,13 +36,14 @@ TO_THE_END = -1
 
 @handles(
     RequestCode.GET_CONSUMER_RUNNING_INFO,
-    header=GetConsumerRunningInfo,
+    header=GetInfoOfOurs,
     access=Access(consume_group="consumer_group"),
 )
-def consumer_running_info(core: BrokerCore, request: Request[GetConsumerRunningInfo]) -> Later:
-    """What a consumer says of its inner state."""
+def consumer_running_info(core: BrokerCore, request: Request[GetInfoOfOurs]) -> Later:
+    """What a consumer says of its inner state; or a producer, for who asks for one."""
     header = request.header
-    member = _member_named(core, header.consumer_group, header.client_id)
+    named = _producer_named if header.of_producer else _member_named
+    member = named(core, header.consumer_group, header.client_id)
     _pass_on(core, request, member, header, b"")
     return LATER
 
@@ -87,9 +88,16 @@ def _member_named(core: BrokerCore, group: str, client_id: str) -> Member:
     return member
 
 
+def _producer_named(core: BrokerCore, group: str, client_id: str) -> Member:
+    found = [one for one in core.producers.members(group) if one.client_id == client_id]
+    if not found:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Producer <{group}> <{client_id}> not online")
+    return found[-1]
+
+
 def _pass_on(
     core: BrokerCore,
-    request: Request[GetConsumerRunningInfo] | Request[ConsumeMessageDirectly],
+    request: Request[GetInfoOfOurs] | Request[ConsumeMessageDirectly],
     member: Member,
     header: Header,
     body: bytes,

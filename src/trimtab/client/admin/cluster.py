@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from trimtab.client.admin.groups import member_row
 from trimtab.client.admin.messages import Messages
-from trimtab.client.admin.reach import NoSuchAccountError
+from trimtab.client.admin.reach import Gathered, NoSuchAccountError
 from trimtab.client.admin.rows import (
     Account,
     Accounts,
@@ -13,12 +13,17 @@ from trimtab.client.admin.rows import (
     BrokerStates,
     BrokerTexts,
     ClusterView,
+    Member,
+    ProducerChoices,
     ProducerGroup,
     ProducerGroups,
+    ProducersChoices,
     ProducerView,
     Rate,
     Rates,
 )
+from trimtab.client.producer_standings import PROPERTY as CHOICES
+from trimtab.client.producer_standings import read_choices
 from trimtab.errors import (
     QueryNotFoundError,
     RequestCodeNotSupportedError,
@@ -30,6 +35,7 @@ from trimtab.wire.bodies import (
     AclConfig,
     BrokerStatsData,
     BrokerStatsItem,
+    ConsumerRunningInfo,
     KVTable,
     ProducerConnection,
     ProducerTableInfo,
@@ -44,6 +50,7 @@ from trimtab.wire.headers.admin import (
     ViewBrokerStats,
 )
 from trimtab.wire.headers.base import decode_ext
+from trimtab.wire.headers.callbacks import GetInfoOfOurs
 from trimtab.wire.headers.names import (
     AddWritePermResponse,
     BrokerNameOnly,
@@ -122,28 +129,57 @@ class ClusterPart(Messages):
 
     async def producers(self, group: str) -> ProducerView:
         """The producers of a group that are connected."""
+        told = await self._producer_connections(group)
+        rows = {row.client_id: row for seen in told.found.values() for row in seen}
+        return ProducerView(
+            group=group, members=tuple(rows[name] for name in sorted(rows)), failures=told.failures
+        )
+
+    async def producer_choices(self, group: str) -> ProducersChoices:
+        """How the producers of a group see the brokers now, each asked through a broker that sees it."""
+        masters = await self._masters()
+        told = await self._producer_connections(group)
+        places = {row.client_id: masters[broker] for broker, seen in told.found.items() for row in seen}
+        answers = await self._each(
+            f"choices of producers of {group!r}",
+            dict(sorted(places.items())),
+            lambda client_id, address: self._choices_of(address, group, client_id),
+        )
+        known = [one for one in answers.found.values() if one is not None]
+        names = {one.client_id for one in known}
+        return ProducersChoices(
+            group=group,
+            producers=tuple(known),
+            untold=tuple(name for name in sorted(places) if name not in names),
+        )
+
+    async def _choices_of(self, address: str, group: str, client_id: str) -> ProducerChoices | None:
+        answer = await self._ask(
+            address,
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            GetInfoOfOurs(consumer_group=group, client_id=client_id, of_producer=True),
+            asked=f"choices of producer {client_id!r}",
+            timeout_s=self._slow_s,
+        )
+        told = read_choices(decode_body(ConsumerRunningInfo, answer.body).properties.get(CHOICES))
+        if told is None:
+            return None
+        return ProducerChoices(client_id=client_id, policy=told.policy, brokers=told.brokers)
+
+    async def _producer_connections(self, group: str) -> Gathered[tuple[Member, ...]]:
         header = ProducerGroupOnly(producer_group=group)
         asked = f"producers of group {group!r}"
 
-        async def connections(_broker: str, address: str) -> ProducerConnection | None:
+        async def connections(_broker: str, address: str) -> tuple[Member, ...]:
             try:
                 answer = await self._ask(
                     address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, asked=asked
                 )
             except SystemFailureError:  # so brokers say that they see none
-                return None
-            return decode_body(ProducerConnection, answer.body)
+                return ()
+            return tuple(map(member_row, decode_body(ProducerConnection, answer.body).connection_set))
 
-        told = (await self._each(asked, await self._masters(), connections)).or_raise()
-        rows = {
-            row.client_id: row
-            for body in told.found.values()
-            if body is not None
-            for row in map(member_row, body.connection_set)
-        }
-        return ProducerView(
-            group=group, members=tuple(rows[name] for name in sorted(rows)), failures=told.failures
-        )
+        return (await self._each(asked, await self._masters(), connections)).or_raise()
 
     async def producer_groups(self) -> ProducerGroups:
         """The groups of producers that are connected, from brokers that keep a list of them."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from trimtab.client.producer_standings import Standing
 from trimtab.model import MessageQueue
 
 Perm = Literal["rw", "r", "w", "none"]
@@ -518,6 +519,23 @@ class ProducerView(Row, frozen=True):
     group: str
     members: tuple[Member, ...]
     failures: tuple[BrokerFailure, ...] = ()
+
+
+class ProducerChoices(Row, frozen=True):
+    """How a producer sees the brokers, in its own words."""
+
+    client_id: str
+    policy: str
+    brokers: tuple[Standing, ...]
+
+
+class ProducersChoices(Row, frozen=True):
+    """How the producers of a group see the brokers."""
+
+    group: str
+    producers: tuple[ProducerChoices, ...]
+    untold: tuple[str, ...] = ()
+    """Client ids of those that do not tell: other SDKs, and all behind stock brokers."""
 
 
 class ProducerGroup(Row, frozen=True):

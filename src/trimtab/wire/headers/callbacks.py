@@ -29,6 +29,12 @@ class GetHoldings(GetConsumerRunningInfo, frozen=True, kw_only=True):
     holdings_only: bool | None = None
 
 
+class GetInfoOfOurs(GetHoldings, frozen=True, kw_only=True):
+    """The same of a producer: brokers of ours pass it on, stock ones look for a consumer."""
+
+    of_producer: bool | None = None
+
+
 class ConsumeMessageDirectly(Header, frozen=True, kw_only=True):
     """CONSUME_MESSAGE_DIRECTLY (309): run the handler on this message, now."""
 
