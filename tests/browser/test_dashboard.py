@@ -12,7 +12,8 @@ from trimtab.dashboard.tokens import Role
 
 LOOKS_MAX = 3
 """A change is in the first look that begins after it, and a look a second is the usual pace: one is under way, one sees it, and the next may
-come while the browser draws. On a machine with time to spare that is two seconds; looks can be counted on any."""
+come while the browser draws. Looks can be counted on any machine; that they come in time for two seconds is shown on virtual time, by
+`tests/unit/dashboard/test_goal_of_two_seconds.py`."""
 FETCH = """
 const [path, done] = [arguments[0], arguments[arguments.length - 1]];
 fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"}).then((answer) => done(answer.status));
