@@ -2,8 +2,6 @@
 
 import logging
 
-import msgspec
-
 from trimtab.client.received import Received
 from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
@@ -109,5 +107,4 @@ def _topic_on_wire(message: Received) -> str:
 
 def once_more(message: Received) -> Received:
     """The same message, one try older: for tries in this process, of which the broker does not know."""
-    stored = msgspec.structs.replace(message.stored, reconsume_times=message.reconsume_times + 1)
-    return msgspec.structs.replace(message, stored=stored)
+    return Received(message.queue, message.stored.tried(message.reconsume_times + 1))

@@ -9,7 +9,7 @@ from trimtab.wire.resources import RETRY_PREFIX
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One received message. Numbers are there at once, text and body are cut out when they are first asked for.
+    """One received message. Its place in the queue is there at once, all else is cut out when it is first asked for.
 
     It keeps the bytes of the whole pull alive (on Apache's brokers at most 256 KiB, on ours as much as was asked
     for). Who keeps single messages for long keeps `message.detach()`, which has bytes of its own.

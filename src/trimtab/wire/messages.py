@@ -1,24 +1,25 @@
 """Messages as brokers store and send them, in both directions.
 
-A pull body is messages back to back. `decode_messages` lays a light view over each: one `struct` call takes all numbers, the
-lengths are judged at once, and text, properties and body are cut out of the buffer when somebody asks. After that nothing but
+A pull body is messages back to back. `decode_messages` lays a light view over each: one `struct` call takes the few numbers that every
+reader needs, the lengths are judged at once, and all else is cut out of the buffer when somebody asks. After that nothing but
 inflating a body can fail. `encode_stored` is the other way, for a broker: the head in one `struct` call, the rest joined on.
 """
 
 from struct import Struct
 from struct import error as struct_error
-from typing import Any
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from trimtab.errors import InvalidMessageError, ProtocolError
 from trimtab.wire import properties as names
-from trimtab.wire.compression import INFLATED_BYTES_MAX, compression_of, inflate
+from trimtab.wire.compression import COMPRESSED_FLAG, INFLATED_BYTES_MAX, compression_of, inflate
 from trimtab.wire.hashing import body_crc
 from trimtab.wire.hosts import HOST_V4_BYTES, HOST_V6_BYTES, host_text
 from trimtab.wire.ids import offset_message_id
+from trimtab.wire.properties import PROPERTIES_BYTES_MAX
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -40,40 +41,9 @@ TOPIC_BYTES_MAX = 127
 TOPIC_BYTES_MAX_V2 = 32_767
 
 
-def _head(born_host_bytes: int, store_host_bytes: int) -> Struct:
-    """Everything before the body, in the order of `StoredMessage`'s public fields."""
-    return Struct(f">5i 2q i q{born_host_bytes}s q{store_host_bytes}s iqi")
+class Head(NamedTuple):
+    """Everything before the body, in the order of the wire."""
 
-
-_HEADS = {
-    0: _head(HOST_V4_BYTES, HOST_V4_BYTES),
-    BORN_HOST_V6_FLAG: _head(HOST_V6_BYTES, HOST_V4_BYTES),
-    STORE_HOST_V6_FLAG: _head(HOST_V4_BYTES, HOST_V6_BYTES),
-    V6_FLAGS: _head(HOST_V6_BYTES, HOST_V6_BYTES),
-}
-_HEAD_BYTES = _HEADS[0].size
-_unpack_head = _HEADS[0].unpack_from
-_pack_head = _HEADS[0].pack
-_pack_u16 = Struct(">H").pack
-_MIDDLE_AT = Struct(">5i 2q").size
-_LIKE_HEADS = {flags: Struct(f">5i 2q {head.size - _MIDDLE_AT - 4}s i") for flags, head in _HEADS.items()}
-"""Heads whose middle, from the system flags to the place of a transaction, is packed already."""
-_ONE_BYTE = [bytes((number,)) for number in range(TOPIC_BYTES_MAX + 1)]
-
-
-class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One message of a received buffer, which it keeps alive. Made by `decode_messages`.
-
-    Numbers are there at once, in the order of the wire; the rest is cut out when asked for, and then kept. `gc=False`
-    takes it off the garbage collector's list: it holds bytes, numbers and text, so it cannot be part of a cycle.
-    """
-
-    _buffer: bytes | bytearray | memoryview
-    _body_at: int
-    _topic_at: int
-    _properties_at: int
-    _end: int
-    _inflated_bytes_max: int
     stored_size: int
     magic: int
     body_crc: int
@@ -89,9 +59,93 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
     reconsume_times: int
     prepared_transaction_offset: int
     stored_body_bytes: int
+
+
+def _head(born_host_bytes: int, store_host_bytes: int) -> Struct:
+    """The layout of `Head`."""
+    return Struct(f">5i 2q i q{born_host_bytes}s q{store_host_bytes}s iqi")
+
+
+_HEADS = {
+    0: _head(HOST_V4_BYTES, HOST_V4_BYTES),
+    BORN_HOST_V6_FLAG: _head(HOST_V6_BYTES, HOST_V4_BYTES),
+    STORE_HOST_V6_FLAG: _head(HOST_V4_BYTES, HOST_V6_BYTES),
+    V6_FLAGS: _head(HOST_V6_BYTES, HOST_V6_BYTES),
+}
+_HEAD_BYTES = _HEADS[0].size
+_unpack_needed = Struct(f">2i 12x q 8x i {8 + HOST_V4_BYTES + 8 + HOST_V4_BYTES + 4 + 8}x i").unpack_from
+"""Of a head with short hosts: sizes, magic, queue offset and system flags."""
+_unpack_i32 = Struct(">i").unpack_from
+_pack_head = _HEADS[0].pack
+_pack_u16 = Struct(">H").pack
+_MIDDLE_AT = Struct(">5i 2q").size
+_LIKE_HEADS = {flags: Struct(f">5i 2q {head.size - _MIDDLE_AT - 4}s i") for flags, head in _HEADS.items()}
+"""Heads whose middle, from the system flags to the place of a transaction, is packed already."""
+_ONE_BYTE = [bytes((number,)) for number in range(TOPIC_BYTES_MAX + 1)]
+
+
+class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One message of a received buffer, which it keeps alive. Made by `decode_messages`.
+
+    What nearly everybody asks for is there at once; the rest is cut out when asked for, and then kept. `gc=False`
+    takes it off the garbage collector's list: it holds bytes, numbers and text, so it cannot be part of a cycle.
+    """
+
+    _buffer: bytes | bytearray | memoryview
+    _start: int
+    _body_at: int
+    _topic_at: int
+    _properties_at: int
+    _inflated_bytes_max: int
+    stored_size: int
+    magic: int
+    queue_offset: int
+    sys_flag: int
+    stored_body_bytes: int
+    _head: Head | None = None
     _body: bytes | None = None
     _topic: str | None = None
     _properties: dict[str, str] | None = None
+
+    @property
+    def body_crc(self) -> int:
+        return (self._head or self._unpacked()).body_crc
+
+    @property
+    def queue_id(self) -> int:
+        return (self._head or self._unpacked()).queue_id
+
+    @property
+    def flag(self) -> int:
+        return (self._head or self._unpacked()).flag
+
+    @property
+    def physical_offset(self) -> int:
+        return (self._head or self._unpacked()).physical_offset
+
+    @property
+    def born_timestamp(self) -> int:
+        return (self._head or self._unpacked()).born_timestamp
+
+    @property
+    def born_host_bytes(self) -> bytes:
+        return (self._head or self._unpacked()).born_host_bytes
+
+    @property
+    def store_timestamp(self) -> int:
+        return (self._head or self._unpacked()).store_timestamp
+
+    @property
+    def store_host_bytes(self) -> bytes:
+        return (self._head or self._unpacked()).store_host_bytes
+
+    @property
+    def reconsume_times(self) -> int:
+        return (self._head or self._unpacked()).reconsume_times
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        return (self._head or self._unpacked()).prepared_transaction_offset
 
     @property
     def topic(self) -> str:
@@ -106,7 +160,10 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The body as it was sent; a compressed one is inflated, within the limit given to `decode_messages`."""
         body = self._body
         if body is None:
-            body = self._inflated()
+            body_at = self._body_at
+            body = bytes(self._buffer[body_at : body_at + self.stored_body_bytes])
+            if self.sys_flag & COMPRESSED_FLAG and body:
+                body = self._inflated(body)
             force_setattr(self, "_body", body)
         return body
 
@@ -117,7 +174,7 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def stored_bytes(self) -> bytes:
         """The whole message as it came."""
-        return bytes(self._buffer[self._end - self.stored_size : self._end])
+        return bytes(self._buffer[self._start : self._start + self.stored_size])
 
     @property
     def crc_matches(self) -> bool:
@@ -134,7 +191,7 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def properties_bytes(self) -> bytes:
-        return bytes(self._buffer[self._properties_at : self._end])
+        return bytes(self._buffer[self._properties_at : self._start + self.stored_size])
 
     @property
     def tag(self) -> str | None:
@@ -167,11 +224,18 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
     def store_host(self) -> str:
         return host_text(self.store_host_bytes)
 
-    def _inflated(self) -> bytes:
-        stored = self.stored_body
-        compression = compression_of(self.sys_flag) if stored else None
-        if compression is None:
-            return stored
+    def tried(self, times: int) -> "StoredMessage":
+        """The same message, handed out so often before."""
+        return replace(self, _head=self._unpacked()._replace(reconsume_times=times))
+
+    def _unpacked(self) -> Head:
+        head = Head._make(_HEADS[self.sys_flag & V6_FLAGS].unpack_from(self._buffer, self._start))
+        force_setattr(self, "_head", head)
+        return head
+
+    def _inflated(self, stored: bytes) -> bytes:
+        compression = compression_of(self.sys_flag)
+        assert compression is not None
         return inflate(stored, compression, inflated_bytes_max=self._inflated_bytes_max)
 
     def __repr__(self) -> str:
@@ -191,38 +255,38 @@ def decode_messages(
     while start < body_end:
         if body_end - start < STORED_BYTES_MIN:
             raise _damage(body, start)
-        head = _unpack_head(body, start)
+        size, magic, queue_offset, sys_flag, body_bytes = _unpack_needed(body, start)
         body_at = start + _HEAD_BYTES
-        v6_flags = head[7] & V6_FLAGS
-        if v6_flags:
-            head, body_at = _v6_head(body, start, v6_flags)
-        end = start + head[0]
-        topic_at = body_at + head[14] + 1
-        if head[14] < 0 or topic_at + 2 > end or end > body_end:
+        if sys_flag & V6_FLAGS:
+            body_at = start + _HEADS[sys_flag & V6_FLAGS].size
+            if body_at > body_end:
+                raise _damage(body, start)
+            (body_bytes,) = _unpack_i32(body, body_at - 4)
+        end = start + size
+        topic_at = body_at + body_bytes + 1
+        if body_bytes < 0 or topic_at + 2 > end or end > body_end:
             raise _damage(body, start)
         topic_bytes = body[topic_at - 1]
-        if head[1] == MAGIC_V1:
+        if magic == MAGIC_V1:
             topic_fits = topic_bytes <= TOPIC_BYTES_MAX
         else:
             topic_bytes = topic_bytes << 8 | body[topic_at]
             topic_at += 1
-            topic_fits = head[1] == MAGIC_V2 and topic_bytes <= TOPIC_BYTES_MAX_V2
+            topic_fits = magic == MAGIC_V2 and topic_bytes <= TOPIC_BYTES_MAX_V2
         properties_at = topic_at + topic_bytes + 2
         if not topic_fits or properties_at > end:
             raise _damage(body, start)
         properties_bytes = body[properties_at - 2] << 8 | body[properties_at - 1]
-        if properties_at + properties_bytes != end or properties_bytes > names.PROPERTIES_BYTES_MAX:
+        if properties_at + properties_bytes != end or properties_bytes > PROPERTIES_BYTES_MAX:
             raise _damage(body, start)
-        messages.append(StoredMessage(body, body_at, topic_at, properties_at, end, inflated_bytes_max, *head))
+        messages.append(
+            StoredMessage(
+                body, start, body_at, topic_at, properties_at, inflated_bytes_max,
+                size, magic, queue_offset, sys_flag, body_bytes,
+            )
+        )  # fmt: skip
         start = end
     return messages
-
-
-def _v6_head(body: bytes | bytearray | memoryview, start: int, v6_flags: int) -> tuple[tuple[Any, ...], int]:
-    head = _HEADS[v6_flags]
-    if start + head.size > len(body):
-        raise _damage(body, start)
-    return head.unpack_from(body, start), start + head.size
 
 
 def _damage(body: bytes | bytearray | memoryview, start: int) -> ProtocolError:
@@ -232,7 +296,7 @@ def _damage(body: bytes | bytearray | memoryview, start: int) -> ProtocolError:
         return ProtocolError(
             f"{where} is cut off: {left} bytes are left, at least {STORED_BYTES_MIN} are needed"
         )
-    size, magic = _unpack_head(body, start)[:2]
+    size, magic = _unpack_needed(body, start)[:2]
     if magic == MAGIC_FILLER:
         return ProtocolError(f"{where} is the filler at the end of a commit log file, not a message")
     if magic not in (MAGIC_V1, MAGIC_V2):
@@ -271,7 +335,7 @@ def encode_stored(
         topic_length = _ONE_BYTE[len(topic)]
     else:
         magic, topic_length = MAGIC_V2, _long_topic_length(topic)
-    if len(properties) > names.PROPERTIES_BYTES_MAX:
+    if len(properties) > PROPERTIES_BYTES_MAX:
         raise _too_many_properties(properties)
     size = head_bytes + len(body) + len(topic_length) + len(topic) + 2 + len(properties)
     try:
@@ -324,7 +388,7 @@ class LikeMessages:
     ) -> bytes:
         """The bytes of one of them."""
         body_bytes, properties_bytes = len(body), len(properties)
-        if properties_bytes > names.PROPERTIES_BYTES_MAX:
+        if properties_bytes > PROPERTIES_BYTES_MAX:
             raise _too_many_properties(properties)
         head = self._pack_head(
             self._fixed_bytes + body_bytes + properties_bytes,
@@ -341,9 +405,7 @@ class LikeMessages:
 
 
 def _too_many_properties(properties: bytes) -> InvalidMessageError:
-    return InvalidMessageError(
-        f"properties take {len(properties)} bytes, at most {names.PROPERTIES_BYTES_MAX} fit"
-    )
+    return InvalidMessageError(f"properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit")
 
 
 def _v6_flags(born_host: bytes, store_host: bytes) -> int:
