@@ -13,7 +13,7 @@ that is gone may be ended. `may_hand_out` is asked before every single message.
 import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from trimtab.balance.holders import LOOK_AGAIN_MS, Holders, Told
@@ -42,7 +42,7 @@ from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.plans import Load, Plan, Planner, View, follows_load, misfit
 from trimtab.balance.strategies.sticky import Sticky
 from trimtab.balance.takeover import LOOK_EVERY_MS, Absences
-from trimtab.balance.trust import RENEW_EVERY_MS, Trust
+from trimtab.balance.trust import RENEW_EVERY_MS, Grant, Trust
 from trimtab.balance.turns import Turns
 from trimtab.errors import AllocationError
 from trimtab.model import MessageQueue
@@ -101,6 +101,12 @@ class Holding:
     """Under which lease it is held, where the broker counts them."""
     leaving_since_ms: int = 0
     cause: str = ""
+    grant: Grant = field(default_factory=Grant)
+    """The lease by which it is held; one that was given up or lost is trusted no more."""
+
+    def may_hand_out(self, now_ms: int) -> bool:
+        """Whether a handler may be started for a message of the queue. Asked before every message, so it looks up nothing."""
+        return now_ms < self.grant.until_ms and self.phase is Phase.HELD
 
 
 class LeasedRebalance:
@@ -176,7 +182,7 @@ class LeasedRebalance:
     def may_hand_out(self, queue: MessageQueue, now_ms: int) -> bool:
         """Whether a handler may be started for a message of the queue."""
         holding = self._holdings.get(queue)
-        return holding is not None and holding.phase is Phase.HELD and self.trust.is_trusted(queue, now_ms)
+        return holding is not None and holding.may_hand_out(now_ms)
 
     def may_commit(self, queue: MessageQueue, now_ms: int) -> bool:
         """Whether the offset of a queue that is held, or drained, may be written."""
@@ -462,7 +468,7 @@ class LeasedRebalance:
                 self._refused.add(queue)
             elif room > 0 and self.trust.on_granted(queue, sent_ms):
                 room -= 1
-                holding.epoch = epochs.get(queue)
+                holding.epoch, holding.grant = epochs.get(queue), self.trust.grant(queue)
                 effects.append(self._begin(holding))
             else:
                 surplus.append(queue)

@@ -33,13 +33,22 @@ class _Broker:
     """Whether it is listed for the first time, under an id that nobody had before."""
 
 
+@dataclass(slots=True)
+class Grant:
+    """One lease. Whoever keeps it need not look it up again: it is trusted no more once it is forgotten here."""
+
+    renewed_ms: int = -NEVER_MS
+    until_ms: int = 0
+    """Trusted before this time."""
+
+
 class Trust:
     """The leases of one member, and how far each may be relied on."""
 
     def __init__(self, *, has_new_id: bool) -> None:
         self._has_new_id = has_new_id
         self._brokers: dict[str, _Broker] = {}
-        self._renewed_ms: dict[MessageQueue, int] = {}
+        self._grants: dict[MessageQueue, Grant] = {}
 
     def on_listed(self, broker_name: str, now_ms: int) -> bool:
         """The broker acknowledged a heartbeat; whether it matters for how long it has been up."""
@@ -65,6 +74,9 @@ class Trust:
         broker.listed_since_ms = None
         broker.may_not_wait = False
         broker.lost_ms = now_ms
+        for queue, grant in self._grants.items():
+            if queue.broker_name == broker_name:
+                grant.until_ms = 0
 
     def may_ask(self, broker_name: str, now_ms: int) -> bool:
         """Whether a lease asked for now would count."""
@@ -85,32 +97,34 @@ class Trust:
 
     def ends_ms(self, queue: MessageQueue) -> int:
         """When the lease is no longer trusted, if it is not renewed before."""
-        renewed_ms = self._renewed_ms.get(queue)
-        if renewed_ms is None or renewed_ms <= self._brokers[queue.broker_name].lost_ms:
-            return 0
-        return renewed_ms + TRUST_MS
+        return self.grant(queue).until_ms
 
     def on_granted(self, queue: MessageQueue, sent_ms: int) -> bool:
         """The broker granted what was asked for at this time; whether it counts."""
         broker = self._brokers.get(queue.broker_name)
         if broker is None or sent_ms <= broker.lost_ms or not self.may_ask(queue.broker_name, sent_ms):
             return False
-        self._renewed_ms[queue] = max(sent_ms, self._renewed_ms.get(queue, sent_ms))
+        grant = self._grants.setdefault(queue, Grant())
+        grant.renewed_ms = max(sent_ms, grant.renewed_ms)
+        grant.until_ms = grant.renewed_ms + TRUST_MS
         return True
 
     def is_trusted(self, queue: MessageQueue, now_ms: int) -> bool:
         """Whether a message of the queue may be handed out now."""
-        renewed_ms = self._renewed_ms.get(queue)
-        if renewed_ms is None:
-            return False
-        broker = self._brokers[queue.broker_name]
-        return now_ms - renewed_ms < TRUST_MS and renewed_ms > broker.lost_ms
+        grant = self._grants.get(queue)
+        return grant is not None and now_ms < grant.until_ms
+
+    def grant(self, queue: MessageQueue) -> Grant:
+        """The lease itself; one that is never trusted where there is none."""
+        return self._grants.get(queue) or Grant()
 
     def age_ms(self, queue: MessageQueue, now_ms: int) -> int | None:
         """How long ago the lease was renewed."""
-        renewed_ms = self._renewed_ms.get(queue)
-        return None if renewed_ms is None else now_ms - renewed_ms
+        grant = self._grants.get(queue)
+        return None if grant is None else now_ms - grant.renewed_ms
 
     def forget(self, queue: MessageQueue) -> None:
         """The lease was given up or lost."""
-        self._renewed_ms.pop(queue, None)
+        grant = self._grants.pop(queue, None)
+        if grant is not None:
+            grant.until_ms = 0

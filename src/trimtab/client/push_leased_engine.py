@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from trimtab.balance.leased import LeasedRebalance
+from trimtab.balance.leased import Holding, LeasedRebalance
 from trimtab.balance.ordered import QueueLock
 from trimtab.client.pulls_values import Riding
 from trimtab.client.push_engine import Engine, Since
@@ -21,15 +21,15 @@ STORE_WAIT_S_MAX: Final = 0.4
 
 
 class Lease(QueueLock):
-    """The lease of one queue as handlers' keeper sees it: the machine says whether it may be relied on."""
+    """The lease of one queue as handlers' keeper sees it: the machine's own holding says whether it may be relied on."""
 
-    def __init__(self, machine: LeasedRebalance, queue: MessageQueue) -> None:
+    def __init__(self, holding: Holding | None) -> None:
         super().__init__(is_locked=True)
-        self._machine = machine
-        self._queue = queue
+        self._holding = holding
 
     def is_trusted(self, now_ms: int) -> bool:
-        return self._machine.may_hand_out(self._queue, now_ms)
+        holding = self._holding
+        return holding is not None and holding.may_hand_out(now_ms)
 
 
 class LeaseRight:
@@ -74,7 +74,7 @@ class LeasedEngine(Engine):
         return self.leased.holding(queue)
 
     def _lock_of(self, queue: MessageQueue) -> QueueLock:
-        return Lease(self.leased, queue)
+        return Lease(self.leased.holding(queue))
 
     def riding(self, queue: MessageQueue) -> Riding | None:  # noqa: ARG002 - never, whatever the queue
         """No offset rides on a pull: one that is overtaken would take the group back behind a handover."""

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from trimtab.balance.leased import UNLOCK_AGAIN_MS, LeasedRebalance, Phase
+from trimtab.balance.leased import UNLOCK_AGAIN_MS, Holding, LeasedRebalance, Phase
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
@@ -132,6 +132,45 @@ def test_a_renewal_under_the_same_epoch_changes_nothing() -> None:
     effects = machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms, epochs={QUEUE: 7})
     assert none_of(Recheck, effects)
     assert machine.may_hand_out(QUEUE, now_ms + TRUST_MS - 1)
+
+
+def test_whoever_keeps_the_holding_hears_of_every_end_of_its_lease() -> None:
+    """Handlers' keepers do: they ask it before every message, and look up nothing."""
+
+    def kept(machine: LeasedRebalance) -> Holding:
+        found = machine.holding(QUEUE)
+        assert found is not None
+        assert found.may_hand_out(NOW_MS)
+        return found
+
+    lapsing = kept(holding())
+    assert lapsing.may_hand_out(NOW_MS + TRUST_MS - 1)
+    assert not lapsing.may_hand_out(NOW_MS + TRUST_MS)
+
+    machine = holding()
+    cut_off = kept(machine)
+    machine.on_connection_lost(BROKER, NOW_MS)
+    assert not cut_off.may_hand_out(NOW_MS)
+
+    machine = holding()
+    lost = kept(machine)
+    machine.on_renewed(renewing(machine, NOW_MS + RENEW_EVERY_MS), [], NOW_MS, NOW_MS)
+    assert not lost.may_hand_out(NOW_MS)
+
+    machine = holding()
+    leaving = kept(machine)
+    machine.on_stop(NOW_MS)
+    assert not leaving.may_hand_out(NOW_MS)
+
+
+def test_a_holding_that_was_kept_goes_on_with_every_renewal() -> None:
+    machine = holding()
+    found = machine.holding(QUEUE)
+    assert found is not None
+    now_ms = NOW_MS + RENEW_EVERY_MS
+    machine.on_renewed(renewing(machine, now_ms), [QUEUE], now_ms, now_ms)
+    assert found.may_hand_out(now_ms + TRUST_MS - 1)
+    assert not found.may_hand_out(now_ms + TRUST_MS)
 
 
 def lapsed_while_draining() -> tuple[LeasedRebalance, Drain, int]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trimtab.balance import rebalance, takeover, trust
-from trimtab.balance.leased import LeasedRebalance, Phase
+from trimtab.balance.leased import Holding, LeasedRebalance, Phase
 from trimtab.balance.leased_effects import LeasedEffect
 from trimtab.balance.progress import Progress
 from trimtab.balance.trust import Trust
@@ -54,11 +54,7 @@ def test_committing_what_is_not_handled_yet(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_handing_out_without_looking_at_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_held(machine: LeasedRebalance, queue: MessageQueue, _: int) -> bool:
-        holding = machine.holding(queue)
-        return holding is not None and holding.phase is Phase.HELD
-
-    monkeypatch.setattr(LeasedRebalance, "may_hand_out", is_held)
+    monkeypatch.setattr(Holding, "may_hand_out", lambda holding, _: holding.phase is Phase.HELD)
     assert caught("is held twice")
 
 

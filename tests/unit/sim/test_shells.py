@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.balance.leased import LeasedRebalance
-from trimtab.model import MessageQueue
+from trimtab.balance.leased import Holding, LeasedRebalance
 from trimtab.sim.shells import Stage, StageReport, run_on_stage
 from trimtab.sim.shells.stage import Player
 
@@ -215,10 +214,7 @@ def test_a_trace_is_the_same_in_another_process_and_under_any_hash_seed() -> Non
 
 
 def test_a_member_that_does_not_look_at_its_lease_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(machine: LeasedRebalance, queue: MessageQueue, _: int) -> bool:
-        return machine.holding(queue) is not None
-
-    monkeypatch.setattr(LeasedRebalance, "may_hand_out", always)
+    monkeypatch.setattr(Holding, "may_hand_out", lambda *_: True)
     monkeypatch.setattr(LeasedRebalance, "_fences", lambda *_: [])
     report = slept(180, is_taken_over=True)
     assert any("is held twice" in broken for broken in report.violations)
