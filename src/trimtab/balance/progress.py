@@ -6,9 +6,12 @@ start there after any accident without missing one (promise G8).
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 MIB: Final = 1 << 20
 
@@ -41,17 +44,19 @@ def limits_of_queue(limits: FlowLimits, topic_queues: int) -> FlowLimits:
     return replace(limits, queue_messages_max=messages_max, queue_bytes_max=bytes_max)
 
 
-class Piece:
-    """Messages of one handler call: offsets `first` to `last`."""
+class _Ending(msgspec.Struct, eq=False, kw_only=True):
+    """What ends one day; apart, so that kinds of pieces can have fields of their own in front."""
 
-    __slots__ = ("first", "is_done", "last", "messages", "size_bytes")
+    is_done: bool = False
 
-    def __init__(self, first: int, last: int, messages: int, size_bytes: int) -> None:
-        self.first = first
-        self.last = last
-        self.messages = messages
-        self.size_bytes = size_bytes
-        self.is_done = False
+
+class Piece(_Ending, eq=False):
+    """Messages of one handler call: offsets `first` to `last`. A struct, because there may be one for every message."""
+
+    first: int
+    last: int
+    messages: int
+    size_bytes: int
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.first}..{self.last}{' done' if self.is_done else ''}>"
@@ -99,12 +104,14 @@ class Progress(Generic[P]):
         """How far the highest offset is ahead of the lowest unfinished one."""
         return self._pieces[-1].last - self._pieces[0].first if self._pieces else 0
 
-    def add(self, piece: P) -> None:
-        """A piece begins. Its offsets are above those of all pieces before it."""
-        self._pieces.append(piece)
-        self._count(piece.messages, piece.size_bytes)
-        if piece.last >= self.next_offset:
-            self.next_offset = piece.last + 1
+    def add(self, pieces: Sequence[P]) -> None:
+        """Pieces begin, in order. Their offsets are above those of all pieces before them."""
+        if pieces:
+            self._pieces.extend(pieces)
+            self._count(
+                sum([piece.messages for piece in pieces]), sum([piece.size_bytes for piece in pieces])
+            )
+            self.passed(pieces[-1].last + 1)
 
     def passed(self, next_offset: int) -> None:
         """There is nothing for us below this offset: what was there did not match."""
@@ -112,13 +119,13 @@ class Progress(Generic[P]):
 
     def finish(self, piece: P) -> int:
         """A piece has ended; gives the safe offset after that."""
+        pieces = self._pieces
         if not piece.is_done:
             piece.is_done = True
             self._count(-piece.messages, -piece.size_bytes)
-            pieces = self._pieces
             while pieces and pieces[0].is_done:
                 pieces.popleft()
-        return self.safe_offset
+        return pieces[0].first if pieces else self.next_offset
 
     def shrink(self, piece: P, first: int, messages: int, size_bytes: int) -> int:
         """Of a piece only these messages are left, `first` being the lowest; gives the safe offset after that."""
@@ -154,10 +161,11 @@ class Progress(Generic[P]):
         return list(islice((piece for piece in self._pieces if not piece.is_done), count))
 
     def _count(self, messages: int, size_bytes: int) -> None:
+        load = self._load
         self.messages += messages
         self.size_bytes += size_bytes
-        self._load.messages += messages
-        self._load.size_bytes += size_bytes
+        load.messages += messages
+        load.size_bytes += size_bytes
 
 
 def why_to_hold(progress: Progress[P], load: Load, limits: FlowLimits, *, is_ordered: bool) -> str | None:

@@ -367,10 +367,10 @@ class PushConsumer:
         if self.is_ordered:
             return InOrder(
                 self._call, retries, self.consuming, self._clock,
-                counts_of=engine.counts_of, on_finished=engine.finished, lock=engine.lock_one,
+                on_finished=engine.finished, lock=engine.lock_one,
             )  # fmt: skip
         return Concurrent(
-            self._call, retries, self.consuming, self._clock, counts_of=engine.counts_of, on_finished=engine.finished
+            self._call, retries, self.consuming, self._clock, on_finished=engine.finished
         )  # fmt: skip
 
     def _spawn_chores(self) -> None:

@@ -15,7 +15,6 @@ from trimtab.client.push_outcomes import BY_RETRY_COUNT, Call, ConsumeLater
 from trimtab.client.push_queue import HeldQueue, Work
 from trimtab.client.push_retries import FIRST_RETRY_LEVEL, Retries, once_more
 from trimtab.client.push_settings import Consuming
-from trimtab.client.push_stats import Counts
 from trimtab.client.received import Received
 from trimtab.io.clock import Clock
 
@@ -37,7 +36,6 @@ class Concurrent:
         consuming: Consuming,
         clock: Clock,
         *,
-        counts_of: Callable[[str], Counts],
         on_finished: Callable[[], None],
     ) -> None:
         self._call = call
@@ -45,7 +43,6 @@ class Concurrent:
         """None for broadcasting: there nothing comes again."""
         self._consuming = consuming
         self._clock = clock
-        self._counts_of = counts_of
         self._on_finished = on_finished
         self._line: deque[Work] = deque()
         self._workers: set[asyncio.Task[None]] = set()
@@ -63,7 +60,8 @@ class Concurrent:
     def submit(self, work: Iterable[Work]) -> None:
         """Puts work into the line."""
         self._line.extend(work)
-        if self._line and not self._is_closing:
+        # What comes while a look at the line is due anyway wakes nobody: who was woken by what came before takes it, too.
+        if self._line and not self._is_closing and not self._is_spreading:
             self._wake_one()
             self._spread_soon()
 
@@ -175,7 +173,7 @@ class Concurrent:
         """Counts an outcome; whether nothing more is to be done about it."""
         held = work.held
         held.consumed_ms = now_ms
-        counts = self._counts_of(held.queue.topic)
+        counts = held.counts
         counts.handler_calls += 1
         counts.handler_ms += now_ms - work.started_ms
         if held.is_dropped or work.is_done:

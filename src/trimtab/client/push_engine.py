@@ -137,7 +137,7 @@ class Engine:
         subscription = self._subscriptions.get(queue.topic)
         if subscription is None:
             return  # unsubscribed while it was being taken; the end of the round lets it go
-        held = HeldQueue(queue, offset, self.load, self._lock_of(queue))
+        held = HeldQueue(queue, offset, self.load, self._lock_of(queue), self._counts_of(queue.topic))
         held.pulls = QueuePulls(
             self._session, self, self.machine.group, queue, offset, wanted_of(subscription),
             pulling=self._pulling_now(), room=self.room,
@@ -223,9 +223,8 @@ class Engine:
             return
         # An answer that cannot be read is raised: the pulls ask for it again, and hand on nothing behind it before.
         work = held.take_in(pulled, self._batch_messages_max)
-        counts = self.counts_of(pulled.queue.topic)
-        counts.pulls += 1
-        counts.pulled_messages += len(pulled.messages)
+        held.counts.pulls += 1
+        held.counts.pulled_messages += len(pulled.messages)
         if work:
             self.dispatcher.submit(work)
             self._check_flow(held)
@@ -309,8 +308,7 @@ class Engine:
 
     # --- chores -----------------------------------------------------------------------------------------------
 
-    def counts_of(self, topic: str) -> Counts:
-        """The counts of a topic."""
+    def _counts_of(self, topic: str) -> Counts:
         stats = self.stats.get(topic)
         if stats is None:
             stats = self.stats[topic] = TopicStats()

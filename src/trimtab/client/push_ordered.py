@@ -19,7 +19,6 @@ from trimtab.client.push_outcomes import Call, ConsumeLater
 from trimtab.client.push_queue import HeldQueue, Work
 from trimtab.client.push_retries import Retries, once_more
 from trimtab.client.push_settings import Consuming
-from trimtab.client.push_stats import Counts
 from trimtab.client.received import Received
 from trimtab.io.clock import Clock
 
@@ -36,7 +35,6 @@ class InOrder:
         consuming: Consuming,
         clock: Clock,
         *,
-        counts_of: Callable[[str], Counts],
         on_finished: Callable[[], None],
         lock: Callable[[HeldQueue], Awaitable[bool]],
     ) -> None:
@@ -44,7 +42,6 @@ class InOrder:
         self._retries = retries
         self._consuming = consuming
         self._clock = clock
-        self._counts_of = counts_of
         self._on_finished = on_finished
         self._lock = lock
         self._room = asyncio.Semaphore(consuming.concurrency)
@@ -142,7 +139,7 @@ class InOrder:
                 held.end_work()
 
     async def _turn_of(self, held: HeldQueue, work: Work) -> int | None:
-        counts = self._counts_of(held.queue.topic)
+        counts = held.counts
         if held.is_leaving:
             return None
         work.started_ms = self._clock.monotonic_ms()

@@ -3,11 +3,13 @@
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from trimtab.balance.ordered import QueueLock
 from trimtab.balance.progress import Load, Piece, Progress
 from trimtab.client.pulls_values import Pulled
+from trimtab.client.push_stats import Counts
 from trimtab.client.received import Received
 from trimtab.model import MessageQueue
 
@@ -18,13 +20,13 @@ NOT_STARTED = -1
 
 
 class Source:
-    """One answer to a pull, whose room is given back when the last of its messages is done with."""
+    """One answer to a pull, whose room is given back when the last of so many pieces is done with."""
 
     __slots__ = ("left", "pulled")
 
-    def __init__(self, pulled: Pulled) -> None:
+    def __init__(self, pulled: Pulled, pieces: int) -> None:
         self.pulled = pulled
-        self.left = 0
+        self.left = pieces
 
     def let_go(self) -> None:
         """One piece of it is done with."""
@@ -33,32 +35,29 @@ class Source:
             self.pulled.release()
 
 
-class Work(Piece):
+class Work(Piece, eq=False):
     """Messages for one call of the handler."""
 
-    __slots__ = ("held", "received", "source", "started_ms", "task")
-
-    def __init__(self, held: "HeldQueue", received: list[Received], source: Source, size_bytes: int) -> None:
-        super().__init__(
-            received[0].stored.queue_offset, received[-1].stored.queue_offset, len(received), size_bytes
-        )
-        self.held = held
-        self.received = received
-        self.source = source
-        self.started_ms = NOT_STARTED
-        self.task: asyncio.Task[None] | None = None
-        """Who runs the handler, while it runs."""
-        source.left += 1
+    held: "HeldQueue"
+    received: list[Received]
+    source: Source
+    started_ms: int = NOT_STARTED
+    task: "asyncio.Task[None] | None" = None
+    """Who runs the handler, while it runs."""
 
 
 class HeldQueue:
     """See the module's own words."""
 
-    def __init__(self, queue: MessageQueue, offset: int, load: Load, lock: QueueLock | None) -> None:
+    def __init__(
+        self, queue: MessageQueue, offset: int, load: Load, lock: QueueLock | None, counts: Counts
+    ) -> None:
         self.queue = queue
         self.began_offset = offset
         self.progress: Progress[Work] = Progress(offset, load)
         self.lock = lock
+        self.counts = counts
+        """Of its topic."""
         self.pulls: QueuePulls | None = None
         self.is_dropped = False
         self.is_leaving = False
@@ -113,23 +112,33 @@ class HeldQueue:
     def take_in(self, pulled: Pulled, batch_messages_max: int) -> list[Work]:
         """The work that an answer brings."""
         received = pulled.messages
-        source = Source(pulled)
-        work: list[Work] = []
-        add = self.progress.add
+        calls = ceil(len(received) / batch_messages_max)
+        source = Source(pulled, calls)
         if batch_messages_max == 1:
-            for message in received:
-                one = Work(self, [message], source, message.stored.stored_body_bytes)
-                add(one)
-                work.append(one)
+            work = self._one_by_one(received, source)
         else:
-            for start in range(0, len(received), batch_messages_max):
-                some = received[start : start + batch_messages_max]
-                piece = Work(self, some, source, sum([message.stored.stored_body_bytes for message in some]))
-                add(piece)
-                work.append(piece)
+            work = self._by_batches(received, source, batch_messages_max)
         if not work:
             pulled.release()
+        self.progress.add(work)
         self.progress.passed(pulled.next_offset)
+        return work
+
+    def _one_by_one(self, received: list[Received], source: Source) -> list[Work]:
+        work = []
+        for message in received:
+            stored = message.stored
+            offset = stored.queue_offset
+            work.append(Work(offset, offset, 1, stored.stored_body_bytes, self, [message], source))
+        return work
+
+    def _by_batches(self, received: list[Received], source: Source, batch_messages_max: int) -> list[Work]:
+        work = []
+        for start in range(0, len(received), batch_messages_max):
+            some = received[start : start + batch_messages_max]
+            size_bytes = sum([message.stored.stored_body_bytes for message in some])
+            first, last = some[0].stored.queue_offset, some[-1].stored.queue_offset
+            work.append(Work(first, last, len(some), size_bytes, self, some, source))
         return work
 
     def finish(self, work: Work) -> None:

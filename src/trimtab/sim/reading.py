@@ -151,7 +151,7 @@ class Reader:
         for first in range(offset, offset + count, size):
             last = min(first + size, offset + count) - 1
             piece = Piece(first, last, last - first + 1, 0)
-            held.progress.add(piece)
+            held.progress.add([piece])
             self._line.append((held, piece))
         self._pull(held)
         self._serve()

@@ -9,8 +9,7 @@ from trimtab.balance.progress import MIB, FlowLimits, Load, Piece, Progress, lim
 
 def pieces(progress: Progress[Piece], *offsets: int, size_bytes: int = 10) -> list[Piece]:
     made = [Piece(offset, offset, 1, size_bytes) for offset in offsets]
-    for piece in made:
-        progress.add(piece)
+    progress.add(made)
     return made
 
 
@@ -39,7 +38,7 @@ def test_g8_in_whatever_order_pieces_end_nothing_unhandled_is_passed(data: st.Da
             first = offset + data.draw(st.integers(0, 3))  # a filter may leave gaps
             offset = first + data.draw(st.integers(1, 5))
             piece = Piece(first, offset - 1, offset - first, 7)
-            progress.add(piece)
+            progress.add([piece])
             open_pieces.append(piece)
         lowest = min((piece.first for piece in open_pieces), default=offset)
         assert progress.safe_offset == lowest
@@ -61,7 +60,7 @@ def test_a_piece_of_which_only_some_is_left_holds_the_offset_there() -> None:
     load = Load()
     progress: Progress[Piece] = Progress(0, load)
     piece = Piece(0, 9, 10, 1_000)
-    progress.add(piece)
+    progress.add([piece])
     assert progress.shrink(piece, 4, 2, 200) == 4
     assert (load.messages, load.size_bytes) == (2, 200)
     assert progress.finish(piece) == 10
@@ -82,7 +81,7 @@ def test_a_queue_that_is_let_go_leaves_no_load_behind() -> None:
 @pytest.mark.parametrize(("messages", "holds"), [(1_000, False), (1_001, True)])
 def test_c12_more_than_1000_messages_of_a_queue_hold_its_pulls(messages: int, holds: bool) -> None:
     progress: Progress[Piece] = Progress(0, load := Load())
-    progress.add(Piece(0, messages - 1, messages, 1))
+    progress.add([Piece(0, messages - 1, messages, 1)])
     assert (why_to_hold(progress, load, FlowLimits(), is_ordered=False) is not None) is holds
 
 
@@ -90,7 +89,7 @@ def test_c12_more_than_1000_messages_of_a_queue_hold_its_pulls(messages: int, ho
 def test_c12_more_than_100_mib_of_a_queue_hold_its_pulls(size_bytes: int, holds: bool) -> None:
     """As in Java, whole MiB are compared."""
     progress: Progress[Piece] = Progress(0, load := Load())
-    progress.add(Piece(0, 0, 1, size_bytes))
+    progress.add([Piece(0, 0, 1, size_bytes)])
     assert (why_to_hold(progress, load, FlowLimits(), is_ordered=False) is not None) is holds
 
 
@@ -113,7 +112,7 @@ def test_c12_a_full_process_holds_every_queue() -> None:
     assert "6 messages wait in this process" in reason
     one.finish(many[0])
     assert why_to_hold(two, load, limits, is_ordered=False) is None
-    two.add(Piece(0, 0, 0, 11 * MIB))
+    two.add([Piece(0, 0, 0, 11 * MIB)])
     reason = why_to_hold(one, load, limits, is_ordered=False)
     assert reason is not None
     assert "MiB wait in this process" in reason
