@@ -56,13 +56,12 @@ class FrameDecoder:
         """Every frame that these bytes complete. Exhaust the iterator before feeding again."""
         if self._error is not None:
             raise self._error
+        at = 0
         if self._pending:
-            self._pending += data
+            at = self._fill_up(data)
             if len(self._pending) < self._needed:
                 return
-            data = bytes(self._pending)
-            self._pending.clear()
-        at = 0
+            yield self._pending_frame()
         end = len(data)
         self._needed = 4
         length_max, header_bytes_max = self._frame_bytes_max - 4, self._header_bytes_max
@@ -83,6 +82,28 @@ class FrameDecoder:
                 self._judge(int.from_bytes(data[at : at + 4], "big"), header_length=0)
                 self._needed = 8
         self._pending += data[at:]
+
+    def _fill_up(self, data: bytes) -> int:
+        """Takes what the frame at hand lacks, so that no byte behind it is moved once more; how much that was."""
+        pending, at = self._pending, 0
+        while (missing := self._needed - len(pending)) > 0 and at < len(data):
+            pending += data[at : at + missing]
+            at += missing
+            if len(pending) >= 8:
+                length, mark = _unpack_lengths(pending)
+                self._judge(length, mark & 0xFFFFFF)
+                self._needed = 4 + length
+            elif len(pending) >= 4:
+                self._judge(int.from_bytes(pending[:4], "big"), header_length=0)
+                self._needed = 8
+        return min(at, len(data))
+
+    def _pending_frame(self) -> Frame:
+        data = bytes(self._pending)
+        self._pending.clear()
+        _, mark = _unpack_lengths(data)
+        body_at = 8 + (mark & 0xFFFFFF)
+        return Frame(mark >> 24, data[8:body_at], data[body_at:])
 
     def _judge(self, length: int, header_length: int) -> None:
         if not 4 <= length <= self._frame_bytes_max - 4:
