@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 STRIDE_PROBE_AFTER = 16
 """So many full answers in a row, and a larger stride is tried; twice as many after each try that failed."""
 STRIDE_PROBE_AFTER_MAX = 4_096
@@ -33,7 +35,7 @@ class Found(Enum):
     MOVED = "moved"
 
 
-class Pull(NamedTuple):
+class Pull(msgspec.Struct, frozen=True, gc=False):
     """A pull to be sent. `may_wait`: the broker shall hold it until there is something."""
 
     number: int
@@ -42,7 +44,7 @@ class Pull(NamedTuple):
     may_wait: bool
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What came back, without the messages: they are the shell's."""
 
     found: Found
@@ -51,7 +53,7 @@ class Answer(NamedTuple):
     body_bytes: int = 0
 
 
-class Handed(NamedTuple):
+class Handed(msgspec.Struct, frozen=True, gc=False):
     """The answer to pull `number` is next in order; what of it lies below `offset` was handed on before."""
 
     number: int
@@ -68,8 +70,7 @@ class Shape(NamedTuple):
     """Messages of one pull, where the broker gives that many."""
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(msgspec.Struct, eq=False):
     """A stretch of the queue that is asked for: not sent (0), sent, or answered."""
 
     offset: int
@@ -165,8 +166,12 @@ class Pipeline:
     def _plan(self, room_bytes: int) -> None:
         """Adds stretches at the far end while depth, room and the queue allow."""
         slots = self._slots
-        on_way = sum(slot.answer is None for slot in slots)
-        room_bytes -= self._answer_bytes * sum(not slot.number for slot in slots)
+        on_way = 0
+        for slot in slots:
+            if slot.answer is None:
+                on_way += 1
+            if not slot.number:
+                room_bytes -= self._answer_bytes
         frontier = slots[-1].end if slots else self._head
         known_end = frontier if self._end is None else self._end
         if self._stop is not None:
@@ -219,7 +224,10 @@ class Pipeline:
         return self._handed()
 
     def _index(self, number: int) -> int | None:
-        return next((at for at, slot in enumerate(self._slots) if slot.number == number), None)
+        for at, slot in enumerate(self._slots):
+            if slot.number == number:
+                return at
+        return None
 
     def _moved(self, at: int, answer: Answer) -> list[Handed]:
         """Of the first pull that is news; of a guess it only says that the guess was wrong."""

@@ -20,7 +20,8 @@ Which offsets are asked is decided by `balance/pipeline.py`. Commits ride on pul
 
 import asyncio
 import logging
-from typing import NamedTuple
+
+import msgspec
 
 from trimtab.balance.pipeline import Answer, Found, Handed, Pipeline, Pull, Shape, Tally
 from trimtab.client.pulls_asking import Asking
@@ -79,7 +80,7 @@ _FOUND = {
 }
 
 
-class _OnWay(NamedTuple):
+class _OnWay(msgspec.Struct, frozen=True):
     pull: Pull
     connection: PeerConnection
     opaque: int
@@ -179,7 +180,7 @@ class QueuePulls:
     def want(self, wanted: Wanted, offset: int | None = None) -> None:
         """Pulls with a changed subscription, from here or another offset on; what is on its way is asked for anew."""
         self._forget_all()
-        self._asking.wanted = wanted
+        self._asking.want(wanted)
         position = self.position if offset is None else offset
         self._pipeline.seek(position, is_filtered=wanted.is_filtered)
         self._pump()

@@ -10,7 +10,7 @@ from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.headers.consume import PullMessage
-from trimtab.wire.hot import encode_pull_request
+from trimtab.wire.hot import PullFrames
 
 COMMIT_FLAG = 1
 SUSPEND_FLAG = 2
@@ -27,9 +27,14 @@ class Asking:
         self._group = group
         self._queue = queue
         self._pulling = pulling
-        self.wanted = wanted
         self.broker_id = MASTER
         """Which of the brokers with the queue's broker name the last answer suggested: the master, or a slave."""
+        self.want(wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Which messages are asked for from now on."""
+        self.wanted = wanted
+        self._frames = PullFrames(self._header(Pull(0, 0, 0, may_wait=False), None))
 
     def connection_now(self) -> PeerConnection | None:
         """The connection to pull over, if it stands."""
@@ -60,7 +65,7 @@ class Asking:
         header = self._header(pull, riding if self.broker_id == MASTER else None)
         if self._session.credentials is not None:
             return self._session.frame(RequestCode.PULL_MESSAGE, header, opaque=opaque)
-        return encode_pull_request(header, opaque=opaque)
+        return self._frames.encode(header, opaque=opaque)
 
     def _header(self, pull: Pull, riding: Riding | None) -> PullMessage:
         wanted = self.wanted

@@ -20,6 +20,7 @@ EXT_FIELDS_MAX = 256
 _NO_FIELDS: Final[Mapping[str, str]] = {}
 _BINARY_FIXED = struct.Struct(">hBhii")
 _BINARY_CODE_MAX = 0x7FFF
+_LANGUAGES = dict(LanguageCode.__members__)
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +150,7 @@ def _text_of(value: msgspec.Raw) -> str | None:
 def language_named(name: str | int | None) -> LanguageCode:
     """A language by name or number; one we never heard of is `OTHER`."""
     if isinstance(name, str):
-        return LanguageCode.__members__.get(name, LanguageCode.OTHER)
+        return _LANGUAGES.get(name, LanguageCode.OTHER)
     if name is None or not 0 <= name <= LanguageCode.NODE_JS:
         return LanguageCode.OTHER
     return LanguageCode(name)

@@ -152,19 +152,6 @@ class SendAnswers:
 
 def encode_pull_request(header: PullMessage, *, opaque: int, code: int = RequestCode.PULL_MESSAGE) -> bytes:
     """The frame of a PULL_MESSAGE or LITE_PULL_MESSAGE."""
-    optional = b""
-    if header.subscription is not None:
-        optional = b',"subscription":%b' % _text(header.subscription)
-    if header.expression_type is not None:
-        optional += b',"expressionType":%b' % _text(header.expression_type)
-    if header.max_msg_bytes is not None:
-        optional += b',"maxMsgBytes":"%d"' % header.max_msg_bytes
-    if header.request_source is not None:
-        optional += b',"requestSource":"%d"' % header.request_source
-    if header.proxy_froward_client_id is not None:
-        optional += b',"proxyFrowardClientId":%b' % _text(header.proxy_froward_client_id)
-    if header.lease_epoch is not None:
-        optional += b',"leaseEpoch":"%d"' % header.lease_epoch
     text = (
         b'{"code":%d,"extFields":{"consumerGroup":%b,"topic":%b,"queueId":"%d","queueOffset":"%d","maxMsgNums":"%d","sysFlag":"%d"'
         b',"commitOffset":"%d","suspendTimeoutMillis":"%d","subVersion":"%d"%b}'
@@ -180,11 +167,65 @@ def encode_pull_request(header: PullMessage, *, opaque: int, code: int = Request
             header.commit_offset,
             header.suspend_timeout_millis,
             header.sub_version,
-            optional,
+            _optional_of_pull(header),
             opaque,
         )
     )
     return encode_frame(text)
+
+
+def _optional_of_pull(header: PullMessage) -> bytes:
+    optional = b""
+    if header.subscription is not None:
+        optional = b',"subscription":%b' % _text(header.subscription)
+    if header.expression_type is not None:
+        optional += b',"expressionType":%b' % _text(header.expression_type)
+    if header.max_msg_bytes is not None:
+        optional += b',"maxMsgBytes":"%d"' % header.max_msg_bytes
+    if header.request_source is not None:
+        optional += b',"requestSource":"%d"' % header.request_source
+    if header.proxy_froward_client_id is not None:
+        optional += b',"proxyFrowardClientId":%b' % _text(header.proxy_froward_client_id)
+    if header.lease_epoch is not None:
+        optional += b',"leaseEpoch":"%d"' % header.lease_epoch
+    return optional
+
+
+class PullFrames:
+    """Pulls of one queue by one subscription: what is the same in all of them is laid out once, from a header like theirs."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, like: PullMessage) -> None:
+        begin = b'{"code":%d,"extFields":{"consumerGroup":%b,"topic":%b,"queueId":"%d"' % (
+            RequestCode.PULL_MESSAGE,
+            _text(like.consumer_group),
+            _text(like.topic),
+            like.queue_id,
+        )
+        end = b',"subVersion":"%d"%b}' % (like.sub_version, _optional_of_pull(like))
+        self._text = (
+            begin.replace(b"%", b"%%")
+            + b',"queueOffset":"%d","maxMsgNums":"%d","sysFlag":"%d","commitOffset":"%d","suspendTimeoutMillis":"%d"'
+            + end.replace(b"%", b"%%")
+            + b',"flag":0,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":399}'
+        )
+
+    def encode(self, header: PullMessage, *, opaque: int) -> bytes:
+        """The frame of one of them."""
+        if header.lease_epoch is not None:
+            return encode_pull_request(header, opaque=opaque)
+        return encode_frame(
+            self._text
+            % (
+                header.queue_offset,
+                header.max_msg_nums,
+                header.sys_flag,
+                header.commit_offset,
+                header.suspend_timeout_millis,
+                opaque,
+            )
+        )
 
 
 def encode_pull_response(

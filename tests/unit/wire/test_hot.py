@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from trimtab.errors import ProtocolError
@@ -9,6 +10,7 @@ from trimtab.wire.headers.consume import PullMessage, PullMessageResponse
 from trimtab.wire.headers.send import SendMessageResponse, SendMessageV2
 from trimtab.wire.hot import (
     BatchRequest,
+    PullFrames,
     PullRequest,
     SendRequest,
     decode_request,
@@ -52,6 +54,19 @@ def test_a_pull_says_the_same_as_the_general_way() -> None:
     hot = decode_request(frame)
     assert isinstance(hot, PullRequest)
     assert (hot.header, hot.opaque) == (PULL, 8)
+
+
+def test_pulls_of_one_queue_say_the_same_as_single_ones() -> None:
+    strange = msgspec.structs.replace(PULL, consumer_group='50%"g"', subscription="%d || %%")
+    frames = PullFrames(strange)
+    for changed in (
+        {},
+        {"queue_offset": 2**62, "max_msg_nums": 1},
+        {"sys_flag": 7, "commit_offset": 9},
+        {"lease_epoch": 3},
+    ):
+        header = msgspec.structs.replace(strange, suspend_timeout_millis=0, **changed)
+        assert frames.encode(header, opaque=5) == encode_pull_request(header, opaque=5)
 
 
 def test_answers_say_the_same_as_the_general_way() -> None:
