@@ -144,6 +144,9 @@ class Concurrent:
                 if self._succeeded(work, error, now_ms):
                     continue
                 await self._failed(work, error)
+                now_ms = (
+                    clock.monotonic_ms()
+                )  # giving back may have taken so long that no lease is trusted any more
             finally:
                 work.held.end_work()
 
