@@ -179,3 +179,14 @@ def test_without_numpy_and_pyarrow_the_error_says_what_to_install() -> None:
         assert (
             run.stdout == 'MissingExtraError columns need numpy and pyarrow: pip install "trimtab[spark]"\n'
         )
+
+
+def test_columns_do_not_load_pandas() -> None:
+    """Arrow loads it, where it is installed, to look whether a numpy array is one of pandas' own: half a second for nothing."""
+    code = (
+        "import sys; from tests.unit.wire.test_columns import stored; from trimtab.wire.columns import decode_columns;"
+        "batch = decode_columns(stored(), ('queue_offset', 'born_timestamp', 'body', 'tag'));"
+        "print(batch.num_rows, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"]

@@ -29,6 +29,12 @@ def memory(data: Any) -> pa.Buffer:
     return pa.py_buffer(data)
 
 
+def numbers(values: NDArray[Any], present: Mask | None = None) -> Column:
+    """Whole numbers where they are, null where none is `present`. `pa.array` would load pandas first, to see whether they are of its kind."""
+    validity = None if present is None else memory(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, memory(values)])
+
+
 def cut(buffer: bytes | Bytes, begins: Places, ends: Places, kind: pa.DataType) -> Column:
     """The pieces of `buffer` between these places, which must be in order."""
     borders = np.empty(2 * len(begins), np.int32)
@@ -36,7 +42,7 @@ def cut(buffer: bytes | Bytes, begins: Places, ends: Places, kind: pa.DataType) 
     borders[1::2] = ends
     buffers = [None, memory(borders), memory(buffer)]
     pieces = pa.Array.from_buffers(kind, max(len(borders) - 1, 0), buffers)
-    return pieces.take(np.arange(0, len(borders), 2))
+    return pieces.take(numbers(np.arange(0, len(borders), 2)))
 
 
 def bytes_and_borders(pieces: Column) -> tuple[Bytes, Places]:
@@ -51,7 +57,7 @@ def bytes_and_borders(pieces: Column) -> tuple[Bytes, Places]:
 def list_borders(row_of: Places, row_count: int) -> Any:
     """Where the list of each row begins and the last one ends, for elements in the order of their rows."""
     counts = np.bincount(row_of, minlength=row_count)
-    return pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    return numbers(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
 
 
 def spread(values: Column, rows: Places, row_count: int) -> Column:
@@ -59,11 +65,10 @@ def spread(values: Column, rows: Places, row_count: int) -> Column:
     if len(values) == row_count:
         return values
     places = np.zeros(row_count, np.int64)
-    missing = np.ones(row_count, np.bool_)
+    present = np.zeros(row_count, np.bool_)
     places[rows] = np.arange(len(rows))
-    missing[rows] = False
-    taken: Any = pa.array(places, mask=missing)
-    return values.take(taken)
+    present[rows] = True
+    return values.take(numbers(places, present))
 
 
 def put(column: Column, rows: Places, values: Iterable[Any]) -> Column:
@@ -74,4 +79,4 @@ def put(column: Column, rows: Places, values: Iterable[Any]) -> Column:
     places[rows] = len(column) + np.arange(len(rows))
     others: Any = pa.array(list(values), column.type)
     both: Column = pa.concat_arrays([column, others])
-    return both.take(places)
+    return both.take(numbers(places))

@@ -21,6 +21,7 @@ from trimtab.wire.columns.arrays import (
     gather,
     list_borders,
     memory,
+    numbers,
     put,
     spread,
 )
@@ -133,8 +134,7 @@ def _store_timestamps(decoding: Decoding) -> Column:
 
 
 def _numbers(values: NDArray[Any], name: str) -> Column:
-    numbers: Column = pa.array(values.astype(values.dtype.newbyteorder("=")))
-    return numbers.cast(SCHEMA.field(name).type)
+    return numbers(values.astype(values.dtype.newbyteorder("="))).cast(SCHEMA.field(name).type)
 
 
 def _bodies(decoding: Decoding) -> Column:
@@ -234,7 +234,7 @@ def _host_texts(hosts: NDArray[Any]) -> Column:
         return pa.array([host_text(host) for host in hosts.tolist()], pa.string())
     distinct, places = np.unique(hosts.view(INT64), return_inverse=True)
     texts = [host_text(host) for host in distinct.view(hosts.dtype).tolist()]
-    return pa.array(texts, pa.string()).take(places)
+    return pa.array(texts, pa.string()).take(numbers(places))
 
 
 def _by_host_size(rows: Rows, v6_flag: int, build: Callable[[Rows, int], Column]) -> Column:
@@ -245,7 +245,7 @@ def _by_host_size(rows: Rows, v6_flag: int, build: Callable[[Rows, int], Column]
     parts = [build(rows.keep(~is_v6), HOST_V4_BYTES), build(rows.keep(is_v6), HOST_V6_BYTES)]
     places = np.empty(len(rows), np.int64)
     places[np.argsort(is_v6, kind="stable")] = np.arange(len(rows))
-    return pa.concat_arrays(parts).take(places)
+    return pa.concat_arrays(parts).take(numbers(places))
 
 
 def _is_one_of(tag: Column, tags: frozenset[str]) -> Mask:
