@@ -35,8 +35,12 @@ class Source:
             self.pulled.release()
 
 
-class Work(Piece, eq=False):
-    """Messages for one call of the handler."""
+class Work(Piece, eq=False, gc=False):
+    """Messages for one call of the handler.
+
+    `gc=False` takes it off the garbage collector's list, which thousands of them would make long: a queue that is let go forgets its work,
+    so no cycle of the two is left to be found.
+    """
 
     held: "HeldQueue"
     received: list[Received]
