@@ -214,7 +214,9 @@ def _mixed_group(world: World) -> None:
 
 
 def _steady(world: World) -> None:
-    """Nothing happens but that rates go up and down a little, every minute, for hours."""
+    """Nothing happens but that rates go up and down a little, every minute, for hours. Counted from when they have been learned."""
+    world.run_for(LEARNING_MS)
+    world.begin_counting()
     rates = [world.log(queue).per_s for queue in world.queues]
     for _ in range(int(world.shape.hours * 60)):
         for queue, rate in zip(world.queues, rates, strict=True):
@@ -223,6 +225,8 @@ def _steady(world: World) -> None:
         world.run_and_watch_load(60_000)
 
 
+LEARNING_MS: Final = 300_000
+"""How long a strategy that follows load may take to learn the rates."""
 HOURS: Final = Handling(handler_ms=20, concurrency=8, batch_messages=1_000, pull_gap_ms=5_000)
 PILES: Final = Handling(handler_ms=20, concurrency=8, batch_messages=8)
 
