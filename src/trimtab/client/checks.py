@@ -18,6 +18,11 @@ _FORBIDDEN_TOPICS = frozenset(
 )
 
 
+_UNIQUE_ID = f"{names.UNIQ_KEY}\x01"
+_WAIT = f"\x02{names.WAIT}\x01true"
+_WAIT_AND_TAG = f"{_WAIT}\x02{names.TAGS}\x01"
+
+
 def check_topic(topic: str) -> None:
     """A topic that messages can be sent to."""
     _check_name("topic", topic, TOPIC_LENGTH_MAX)
@@ -45,19 +50,22 @@ def _check_name(what: str, name: str, length_max: int) -> None:
 
 def properties_of(message: Message, unique_id: str, extra: str = "") -> bytes:
     """The properties as they travel, checked on the way; `extra` is put behind them, its separator in front."""
-    text = f"{names.UNIQ_KEY}\x01{unique_id}\x02WAIT\x01true"
     tag = message.tag
-    if tag is not None:
+    if tag is None:
+        text = f"{_UNIQUE_ID}{unique_id}{_WAIT}"
+    else:
         _check_value("tag", tag)
-        text += f"\x02{names.TAGS}\x01{tag}"
+        text = f"{_UNIQUE_ID}{unique_id}{_WAIT_AND_TAG}{tag}"
     if message.keys:
         text += f"\x02{names.KEYS}\x01{_joined_keys(message.keys)}"
     if message.delay_level or message.deliver_at_ms is not None:
         text += _delay(message)
-    for name, value in message.properties.items():
-        check_property(name, value)
-        text += f"\x02{name}\x01{value}"
-    text += extra
+    if message.properties:
+        for name, value in message.properties.items():
+            check_property(name, value)
+            text += f"\x02{name}\x01{value}"
+    if extra:
+        text += extra
     try:
         data = text.encode()
     except UnicodeEncodeError as exc:
@@ -124,13 +132,14 @@ def _check_value(what: str, text: str) -> None:
 
 def check_body(message: Message, bytes_max: int) -> None:
     """A body that a broker takes."""
-    if not isinstance(message.body, bytes):
+    body = message.body
+    if not isinstance(body, bytes):
         raise InvalidMessageError(
-            f"the body for topic {message.topic!r} is a {type(message.body).__name__}; give bytes"
+            f"the body for topic {message.topic!r} is a {type(body).__name__}; give bytes"
         )
-    if not message.body:
+    if not body:
         raise InvalidMessageError(f"the message for topic {message.topic!r} has no body")
-    if len(message.body) > bytes_max:
+    if len(body) > bytes_max:
         raise InvalidMessageError(
-            f"the body for topic {message.topic!r} has {len(message.body)} bytes, at most {bytes_max} are allowed"
+            f"the body for topic {message.topic!r} has {len(body)} bytes, at most {bytes_max} are allowed"
         )

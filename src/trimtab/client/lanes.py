@@ -9,14 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count, repeat
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from trimtab.client.routes import Route
 from trimtab.model import Message, MessageQueue, Receipt
-from trimtab.wire.batch import BatchEntry
+from trimtab.wire.batch import ENTRY_BYTES_MIN
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.send_frames import SendFrames
 
@@ -34,7 +34,9 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
 
     topic: str
     """As it goes on the wire."""
-    entry: BatchEntry
+    body: bytes
+    properties: bytes
+    flag: int
     message: Message
     unique_id: str
     born_ms: int
@@ -42,7 +44,7 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     is_batchable: bool = True
     code: int = RequestCode.SEND_MESSAGE_V2
     batch_ids: tuple[str, ...] = ()
-    """The ids of an explicit batch's messages; the entry's body then is the whole batch."""
+    """The ids of an explicit batch's messages; the body then is the whole batch."""
     batch: tuple[Message, ...] = ()
     """The messages of an explicit batch."""
     deadline: float = 0.0
@@ -152,7 +154,7 @@ def next_load(waiting: deque[Parcel], messages_max: int, bytes_max: int) -> list
             continue
         if load and (len(load) >= messages_max or not parcel.is_batchable):
             break
-        size += _size(parcel)
+        size += ENTRY_BYTES_MIN + len(parcel.body) + len(parcel.properties)
         if load and size > bytes_max:
             break
         load.append(waiting.popleft())
@@ -165,25 +167,18 @@ def receipts_of(
     load: list[Parcel], shown: MessageQueue, status: str, ids: list[str], first_offset: int
 ) -> list[list[Receipt] | Receipt]:
     """The outcome for each parcel of a load that was stored: a broker gives the ids in order and the first offset."""
-    if len(load) == 1 and load[0].batch_ids:
-        parcel = load[0]
+    place_ids = chain(ids, repeat(""))  # what a broker gives no id for is stored all the same
+    offsets = count(first_offset)
+    if load[0].batch_ids:
+        (parcel,) = load
+        why, attempts = parcel.why, parcel.attempts
         return [
             [
-                Receipt(status, unique_id, _at(ids, n), shown, first_offset + n, parcel.why, parcel.attempts)
-                for n, unique_id in enumerate(parcel.batch_ids)
+                Receipt(status, unique_id, place_id, shown, offset, why, attempts)
+                for unique_id, place_id, offset in zip(parcel.batch_ids, place_ids, offsets, strict=False)
             ]
         ]
     return [
-        Receipt(status, parcel.unique_id, _at(ids, n), shown, first_offset + n, parcel.why, parcel.attempts)
-        for n, parcel in enumerate(load)
+        Receipt(status, parcel.unique_id, place_id, shown, offset, parcel.why, parcel.attempts)
+        for parcel, place_id, offset in zip(load, place_ids, offsets, strict=False)
     ]
-
-
-def _at(ids: list[str], number: int) -> str:
-    return ids[number] if number < len(ids) else ""
-
-
-def _size(parcel: Parcel) -> int:
-    """Its length in a batch."""
-    entry = parcel.entry
-    return len(entry.body) + len(entry.properties) + 22

@@ -82,7 +82,7 @@ class Delivery:
         """
         loop = self._loop
         deadline = loop.time() + self._timeouts.send_s
-        size = len(parcel.entry.body)
+        size = len(parcel.body)
         room = self._room
         if not room.take_now(size):
             await room.take(size, None if is_patient else deadline)

@@ -248,11 +248,10 @@ class Lanes:
     def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
         first = load[0]
         if len(load) == 1:
-            code, entry = first.code, first.entry
-            body, properties = entry.body, entry.properties.decode()
+            code, body, properties = first.code, first.body, first.properties.decode()
             is_batch = bool(first.batch_ids)
         else:
-            code, body = RequestCode.SEND_BATCH_MESSAGE, encode_batch([parcel.entry for parcel in load])
+            code, body = RequestCode.SEND_BATCH_MESSAGE, encode_batch(load)
             properties, is_batch = "WAIT\x01true", True
         if self._session.credentials is not None:
             header = self._header(lane.queue, first, properties, is_batch=is_batch)
@@ -263,7 +262,7 @@ class Lanes:
             flag=flag,
             sys_flag=first.sys_flag,
             born_ms=first.born_ms,
-            message_flag=first.entry.flag,
+            message_flag=first.flag,
             properties=properties,
             is_batch=is_batch,
             body=body,
@@ -284,7 +283,7 @@ class Lanes:
             queue_id=queue.queue_id,
             sys_flag=parcel.sys_flag,
             born_timestamp=parcel.born_ms,
-            flag=parcel.entry.flag,
+            flag=parcel.flag,
             properties=properties,
             reconsume_times=0,
             batch=is_batch,

@@ -1,6 +1,6 @@
 """From what a user sends to what leaves: checked, with its id, its properties laid out, its body compressed if large."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trimtab.client.checks import check_batch, check_body, properties_of
 from trimtab.client.lanes import Parcel
@@ -10,7 +10,7 @@ from trimtab.io.clock import Clock
 from trimtab.model import Message
 from trimtab.settings import Sending
 from trimtab.wire import properties as names
-from trimtab.wire.batch import ENTRY_BYTES_MIN, BatchEntry, encode_batch
+from trimtab.wire.batch import ENTRY_BYTES_MIN, encode_entry, join_batch
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.compression import Compression, compress
 from trimtab.wire.ids import UniqueIds
@@ -18,6 +18,8 @@ from trimtab.wire.messages import TRANSACTION_PREPARED
 from trimtab.wire.resources import RETRY_PREFIX
 
 _BATCH_PROPERTIES = b"WAIT\x01true"
+IDS_TOGETHER_MAX = 1_000
+"""Of ids that are given at one moment no two are equal as long as they are fewer than 65,536."""
 
 
 class Packer:
@@ -57,9 +59,10 @@ class Packer:
             and message.deliver_at_ms is None
             and not message.topic.startswith(RETRY_PREFIX)
         )
-        entry = BatchEntry(body, properties, message.flag)
         topic = message.topic if self._namespace is None else self.topic(message)
-        return Parcel(topic, entry, message, unique_id, born_ms, sys_flag, is_batchable)
+        return Parcel(
+            topic, body, properties, message.flag, message, unique_id, born_ms, sys_flag, is_batchable
+        )
 
     def pack_half(self, message: Message, group: str) -> Parcel:
         """The half of a transaction that brokers keep to themselves until it is committed."""
@@ -84,9 +87,10 @@ class Packer:
     def pack_batch(self, messages: Sequence[Message], *, split: bool) -> list[Parcel]:
         """Parcels of explicit batches: one, or with `split` as many as the limit of a message asks for."""
         check_batch(messages)
-        singles = [self._entry(message) for message in messages]
-        sizes = [ENTRY_BYTES_MIN + len(entry.body) + len(entry.properties) for entry, _ in singles]
         bytes_max = self._sending.message_bytes_max
+        unique_ids = self._unique_ids(len(messages))
+        entries = self._entries(messages, unique_ids, bytes_max - ENTRY_BYTES_MIN)
+        sizes = list(map(len, entries))
         if not split and sum(sizes) > bytes_max:
             raise InvalidMessageError(
                 f"the batch of {len(messages)} messages takes {sum(sizes)} bytes, at most {bytes_max} are allowed; send fewer at"
@@ -95,27 +99,39 @@ class Packer:
         born_ms = self._clock.wall_ms()
         parcels = []
         for begin, end in cuts(sizes, bytes_max):
-            body = encode_batch([entry for entry, _ in singles[begin:end]], batch_bytes_max=bytes_max)
             parcels.append(
                 Parcel(
                     self.topic(messages[begin]),
-                    BatchEntry(body, _BATCH_PROPERTIES),
+                    join_batch(entries[begin:end], bytes_max),
+                    _BATCH_PROPERTIES,
+                    0,
                     messages[begin],
-                    singles[begin][1],
+                    unique_ids[begin],
                     born_ms,
                     is_batchable=False,
                     code=RequestCode.SEND_BATCH_MESSAGE,
-                    batch_ids=tuple([unique_id for _, unique_id in singles[begin:end]]),
+                    batch_ids=tuple(unique_ids[begin:end]),
                     batch=tuple(messages[begin:end]),
                 )
             )
         return parcels
 
-    def _entry(self, message: Message) -> tuple[BatchEntry, str]:
-        check_body(message, self._sending.message_bytes_max - ENTRY_BYTES_MIN)
-        unique_id = self._ids.next(self._clock.wall_ms())
-        properties = properties_of(message, unique_id, self._extra)
-        return BatchEntry(message.body, properties, message.flag), unique_id
+    def _unique_ids(self, number: int) -> list[str]:
+        given: list[str] = []
+        while len(given) < number:
+            given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._clock.wall_ms())
+        return given
+
+    def _entries(
+        self, messages: Sequence[Message], unique_ids: Iterable[str], body_bytes_max: int
+    ) -> list[bytes]:
+        extra = self._extra
+        entries: list[bytes] = []
+        for message, unique_id in zip(messages, unique_ids, strict=True):
+            check_body(message, body_bytes_max)
+            properties = properties_of(message, unique_id, extra)
+            entries.append(encode_entry(message.body, properties, message.flag))
+        return entries
 
 
 def cuts(sizes: Sequence[int], bytes_max: int) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """The body of SEND_BATCH_MESSAGE: many small messages of one topic in one request."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
+from typing import Protocol
 
 import msgspec
 
@@ -29,23 +30,40 @@ class BatchEntry(msgspec.Struct, frozen=True, gc=False):
     flag: int = 0
 
 
-def encode_batch(entries: Iterable[BatchEntry], *, batch_bytes_max: int = BATCH_BYTES_MAX) -> bytes:
+class Entry(Protocol):
+    """What a batch needs to know of a message."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def properties(self) -> bytes: ...
+
+    @property
+    def flag(self) -> int: ...
+
+
+def encode_batch(entries: Iterable[Entry], *, batch_bytes_max: int = BATCH_BYTES_MAX) -> bytes:
     """The request body; `InvalidMessageError` if it or the properties of an entry are too long."""
-    pieces: list[bytes] = []
-    for entry in entries:
-        body, properties = entry.body, entry.properties
-        if len(properties) > PROPERTIES_BYTES_MAX:
-            raise InvalidMessageError(
-                f"properties take {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit; move something into the body"
-            )
-        size = ENTRY_BYTES_MIN + len(body) + len(properties)
-        pieces += (
-            _pack_head(size, 0, 0, entry.flag, len(body)),
-            body,
-            _pack_length(len(properties)),
-            properties,
+    return join_batch(
+        [encode_entry(entry.body, entry.properties, entry.flag) for entry in entries], batch_bytes_max
+    )
+
+
+def encode_entry(body: bytes, properties: bytes, flag: int) -> bytes:
+    """One message as it stands in a batch."""
+    body_bytes, properties_bytes = len(body), len(properties)
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        raise InvalidMessageError(
+            f"properties take {properties_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit; move something into the body"
         )
-    batch = b"".join(pieces)
+    head = _pack_head(ENTRY_BYTES_MIN + body_bytes + properties_bytes, 0, 0, flag, body_bytes)
+    return b"".join((head, body, _pack_length(properties_bytes), properties))
+
+
+def join_batch(encoded: Sequence[bytes], batch_bytes_max: int) -> bytes:
+    """The request body of messages that are encoded already."""
+    batch = b"".join(encoded)
     if len(batch) > batch_bytes_max:
         raise InvalidMessageError(
             f"the batch takes {len(batch)} bytes, at most {batch_bytes_max} fit; send fewer messages at once"

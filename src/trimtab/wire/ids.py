@@ -5,7 +5,7 @@ caller brings the calendar: `month(now_ms)` is the beginning of that month and o
 """
 
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ Month = Callable[[int], tuple[int, int]]
 _BACKWARD_MS_MAX = 1_000_000
 _V4_ID_CHARACTERS = 32
 _V6_ID_CHARACTERS = 56
+_HEX = tuple(f"{byte:02X}" for byte in range(256))
 
 _OFFSET = Struct(">q")
 _pack_offset = _OFFSET.pack
@@ -70,7 +71,19 @@ class UniqueIds:
         head_ms, head = self._head
         if head_ms != now_ms:
             head = self._begin(now_ms)
-        return f"{head}{next(self._counts) & 0xFFFF:04X}"
+        counted = next(self._counts)
+        return f"{head}{_HEX[counted >> 8 & 0xFF]}{_HEX[counted & 0xFF]}"
+
+    def several(self, number: int, now_ms: int) -> list[str]:
+        """New ids, of which the same is true."""
+        head_ms, head = self._head
+        if head_ms != now_ms:
+            head = self._begin(now_ms)
+        digits = _HEX
+        return [
+            f"{head}{digits[counted >> 8 & 0xFF]}{digits[counted & 0xFF]}"
+            for counted in islice(self._counts, number)
+        ]
 
     def _begin(self, now_ms: int) -> str:
         if self._begins_ms is None or now_ms >= self._ends_ms:

@@ -5,18 +5,17 @@ from collections import deque
 from trimtab.client.lanes import Lane, Parcel, next_load, overdue, receipts_of
 from trimtab.client.routes import Route
 from trimtab.model import Message, MessageQueue
-from trimtab.wire.batch import BatchEntry
 from trimtab.wire.bodies import TopicRouteData
 from trimtab.wire.send_frames import SendFrames
 
 
 def parcel(body: bytes = b"x", *, batchable: bool = True, deadline: float = 10.0, number: int = 0) -> Parcel:
-    entry = BatchEntry(body, b"")
-    return Parcel("T", entry, Message("T", body), f"U{number}", 0, is_batchable=batchable, deadline=deadline)
+    message = Message("T", body)
+    return Parcel("T", body, b"", 0, message, f"U{number}", 0, is_batchable=batchable, deadline=deadline)
 
 
 def bodies(load: list[Parcel]) -> list[bytes]:
-    return [one.entry.body for one in load]
+    return [one.body for one in load]
 
 
 def test_what_gathered_leaves_together_in_order() -> None:

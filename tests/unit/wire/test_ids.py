@@ -84,6 +84,13 @@ def test_the_counter_starts_again_after_sixteen_bits() -> None:
     assert len(set(given)) == 0x10000
 
 
+def test_several_ids_are_those_that_one_by_one_would_give() -> None:
+    now_ms = ms(2024, 5, 3)
+    ids, same = UniqueIds(IP, 1, 2, month_in("UTC")), UniqueIds(IP, 1, 2, month_in("UTC"))
+    given = [ids.next(now_ms), *ids.several(300, now_ms), ids.next(now_ms), *ids.several(2, now_ms + 1)]
+    assert given == [same.next(now_ms) for _ in range(302)] + [same.next(now_ms + 1) for _ in range(2)]
+
+
 def test_the_month_begins_in_local_time() -> None:
     now_ms = ms(2024, 5, 1, 0, 30, zone="Asia/Shanghai")
     assert (
