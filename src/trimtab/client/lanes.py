@@ -147,19 +147,16 @@ def next_load(waiting: deque[Parcel], messages_max: int, bytes_max: int) -> list
     """Takes out what leaves next: one message, or as many as may travel together; nothing if all were withdrawn."""
     load: list[Parcel] = []
     size = 0
-    while waiting:
+    while waiting and len(load) < messages_max:
         parcel = waiting[0]
-        if parcel.is_withdrawn:
-            waiting.popleft()
-            continue
-        if load and (len(load) >= messages_max or not parcel.is_batchable):
-            break
-        size += ENTRY_BYTES_MIN + len(parcel.body) + len(parcel.properties)
-        if load and size > bytes_max:
-            break
-        load.append(waiting.popleft())
-        if not parcel.is_batchable:
-            break
+        if not parcel.is_withdrawn:
+            size += ENTRY_BYTES_MIN + len(parcel.body) + len(parcel.properties)
+            if load and (size > bytes_max or not parcel.is_batchable):
+                break
+            load.append(parcel)
+            if not parcel.is_batchable:
+                messages_max = 1
+        waiting.popleft()
     return load
 
 

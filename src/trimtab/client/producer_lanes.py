@@ -17,6 +17,7 @@ from trimtab.client.lanes import Lane, Parcel, extend, next_load, overdue, recei
 from trimtab.client.producer_places import shown
 from trimtab.client.producer_refusals import may_be_tried_again
 from trimtab.client.producer_trips import Trip, waited_in_vain
+from trimtab.client.producer_watch import Watch
 from trimtab.client.routes import Route
 from trimtab.client.session import Session
 from trimtab.errors import (
@@ -75,7 +76,9 @@ class Lanes:
         self._group = group
         self._namespace = namespace
         self._on_stored = on_stored
+        self._batching = sending.batching
         self.loop = self._loop = asyncio.get_running_loop()
+        self.watch = Watch(self.loop)
         self._now_ms = session.clock.monotonic_ms
         self._lanes: dict[MessageQueue, Lane] = {}
         self._ready: list[Lane] = []
@@ -86,23 +89,23 @@ class Lanes:
         lane = self._lanes.get(queue)
         if lane is None or lane.route is not route:
             lane = self._lane(route, queue)
-        if not self._sending.batching:
+        if not self._batching:
             self._leave(lane, [parcel], flush="now" if is_alone else "soon")
-            return
-        lane.put(parcel)
-        if lane.is_busy:
+        elif lane.is_busy:
+            lane.put(parcel)
             waker = lane.waker
             if waker is not None and parcel.deadline < waker.wakes_at:
                 waker.wake_at(parcel.deadline)
-            return
-        lane.is_busy = True
-        if is_alone:
-            self._next_load(lane, flush="now")
-            return
-        # At the end of this turn of the loop, so that sends made together leave together.
-        if not self._ready:
-            self._loop.call_soon(self._depart)
-        self._ready.append(lane)
+        elif is_alone:
+            lane.is_busy = True
+            self._leave(lane, [parcel], flush="now")
+        else:
+            # At the end of this turn of the loop, so that sends made together leave together.
+            lane.is_busy = True
+            lane.put(parcel)
+            if not self._ready:
+                self._loop.call_soon(self._depart)
+            self._ready.append(lane)
 
     def withdraw(self, queue: MessageQueue, parcel: Parcel) -> None:
         """Nobody waits for this parcel any more: if it has not left, it never leaves."""
@@ -307,15 +310,16 @@ class Lanes:
             self._fail_all(load, UnreadableReceiptError(text))
             self._go_on(lane)
             return
-        now = self._loop.time()
-        if lane.earliest_deadline() <= now:
-            extend(lane, (), now)
-        for parcel, receipt in zip(
-            load, receipts_of(load, lane.shown, status, ids, first_offset), strict=True
-        ):
+        if lane.waiting:
+            now = self._loop.time()
+            if lane.earliest_deadline() <= now:
+                extend(lane, (), now)
+        on_stored = self._on_stored
+        receipts = receipts_of(load, lane.shown, status, ids, first_offset)
+        for parcel, receipt in zip(load, receipts, strict=True):
             parcel.done(receipt)
-            if self._on_stored is not None:
-                self._on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
+            if on_stored is not None:
+                on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
         self._go_on(lane)
 
     def _refused(self, lane: Lane, load: list[Parcel], latency_ms: int, now_ms: int, answer: Command) -> None:

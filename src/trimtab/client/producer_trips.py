@@ -7,6 +7,7 @@ would send the message twice and make busy servers, or a busy process of ours, b
 from typing import TYPE_CHECKING
 
 from trimtab.client.lanes import Lane, Parcel, extend, overdue
+from trimtab.client.producer_watch import LOOKS_APART_S_MIN
 from trimtab.errors import ClosedError, NotSentError, RequestTimeoutError, ServerUnreachableError
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from trimtab.io.connection import PeerConnection
     from trimtab.wire.commands import Command
 
-WAKES_APART_S_MIN = 0.02
-"""A trip on which many are late, each at a different moment, looks at all of them no more often than this."""
-
-
 SECOND_LOOK_S = 0.01
 
 
@@ -27,8 +24,7 @@ class Trip:
     """Gets the answer, or the ends of the times of those on board and of those that wait behind."""
 
     __slots__ = (
-        "_connection", "_dialling", "_is_doubtful", "_lanes", "_looked_at", "_loop", "_opaque", "_timer", "began_ms", "is_over", "lane", "load",
-        "wakes_at",
+        "_connection", "_dialling", "_is_doubtful", "_lanes", "_looked_at", "_opaque", "began_ms", "is_over", "lane", "load", "wakes_at",
     )  # fmt: skip
 
     def __init__(self, lanes: "Lanes", lane: Lane, load: list[Parcel], began_ms: int) -> None:
@@ -36,26 +32,24 @@ class Trip:
         self.load = load
         self.began_ms = began_ms
         self.is_over = False
-        self.wakes_at = float("inf")
+        self.wakes_at = 0.0
         self._lanes = lanes
-        self._loop = lanes.loop
         self._connection: PeerConnection | None = None
         self._opaque = 0
         self._looked_at = 0.0
         self._is_doubtful = False
         self._dialling: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def left_by(self, connection: "PeerConnection", opaque: int) -> None:
         """The load is on the wire."""
         self._connection, self._opaque = connection, opaque
-        self._looked_at = self._loop.time()
-        self._watch()
+        self._looked_at = self._lanes.loop.time()
+        self._set_out()
 
     def waits_for(self, dialling: "asyncio.Task[None]") -> None:
         """The load waits for a connection."""
         self._dialling = dialling
-        self._watch()
+        self._set_out()
 
     def __call__(self, answer: "Command | None", failure: Exception | None) -> None:
         """The answer came, or never will."""
@@ -71,31 +65,30 @@ class Trip:
     def end(self) -> None:
         """Nothing more happens to it."""
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._lanes.watch.forget(self)
         if self.lane.waker is self:
             self.lane.waker = None
 
     def wake_at(self, when: float) -> None:
         """Looks at the deadlines then."""
-        if self._timer is not None:
-            self._timer.cancel()
         self.wakes_at = when
-        self._timer = self._loop.call_at(when, self._wake)
+        self._lanes.watch.look_at(when)
 
-    def _watch(self) -> None:
+    def _set_out(self) -> None:
         lane, load = self.lane, self.load
         when = load[0].deadline if len(load) == 1 else min([parcel.deadline for parcel in load])
         if lane.is_busy:
             lane.waker = self
-            when = min(when, lane.earliest_deadline())
+            if lane.waiting:
+                when = min(when, lane.earliest_deadline())
         self.wakes_at = when
-        self._timer = self._loop.call_at(when, self._wake)
+        self._lanes.watch.add(self)
 
-    def _wake(self) -> None:
-        lane, now = self.lane, self._loop.time()
-        self._timer = None
+    def wake(self, now: float) -> None:
+        """Looks at the deadlines."""
+        if self.is_over:
+            return
+        lane = self.lane
         if not self._is_doubtful and self._connection is not None:
             # Answers may lie unread, if this process was busy: they are read before the second look.
             self._is_doubtful = True
@@ -118,7 +111,7 @@ class Trip:
             return
         if lane.waker is self:
             left.append(lane.earliest_deadline())
-        self.wake_at(max(min(left), now + WAKES_APART_S_MIN))
+        self.wake_at(max(min(left), now + LOOKS_APART_S_MIN))
 
     def _give_up(self, error: Exception) -> None:
         self.end()
