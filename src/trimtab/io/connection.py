@@ -16,6 +16,7 @@ from trimtab.errors import (
     RequestTimeoutError,
     ServerUnreachableError,
 )
+from trimtab.wire.codes import RESPONSE_FLAG
 from trimtab.wire.commands import Command, decode_command, encode_command
 from trimtab.wire.frames import FrameDecoder
 
@@ -56,6 +57,8 @@ class PeerConnection(asyncio.Protocol):
         self.address = address
         self.has_answered = False
         """Whether the other side ever sent a whole frame: one that does not is not the server that we look for."""
+        self.is_open = False
+        """Whether requests can be made."""
         self.heard_at = 0.0
         """When anything came last, in the loop's time."""
         self._on_request = on_request
@@ -105,11 +108,6 @@ class PeerConnection(asyncio.Protocol):
         return (
             f"<PeerConnection {self.address} waiting={len(self._waiting)}{'' if self.is_open else ' closed'}>"
         )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether requests can be made."""
-        return self._failure is None and self._transport is not None and not self._transport.is_closing()
 
     @property
     def local_address(self) -> str:
@@ -194,8 +192,7 @@ class PeerConnection(asyncio.Protocol):
             return
         silent_s = self._loop.time() - self._silent_since
         if silent_s >= self._silent_s_max:
-            self._failure = ConnectionLostError(f"{self.address} has been silent for {silent_s:.0f} s")
-            self._transport.abort()
+            self._give_up(ConnectionLostError(f"{self.address} has been silent for {silent_s:.0f} s"))
 
     async def room(self) -> None:
         """Waits while the system takes no more bytes from us; whoever sends without waiting for answers waits here."""
@@ -210,6 +207,7 @@ class PeerConnection(asyncio.Protocol):
     def close(self) -> None:
         """Sends what is left and closes."""
         self.flush()
+        self.is_open = False
         if self._transport is not None:
             self._transport.close()
 
@@ -226,8 +224,14 @@ class PeerConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Writes what was sent in this turn of the loop now; without it, that happens at the turn's end."""
         out, self._out = self._out, []
-        if out and self._transport is not None and not self._transport.is_closing():
+        if out and self.is_open and self._transport is not None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _give_up(self, failure: Exception) -> None:
+        self.is_open = False
+        self._failure = failure
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- asyncio's callbacks ----------------------------------------------------------------------------------
 
@@ -239,6 +243,10 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        self.is_open = True
+
+    def eof_received(self) -> None:
+        self.is_open = False  # the transport closes itself now, and says so in a later turn of the loop
 
     def data_received(self, data: bytes) -> None:
         self._silent_since = None
@@ -247,21 +255,20 @@ class PeerConnection(asyncio.Protocol):
             for frame in self._decoder.feed(data):
                 command = decode_command(frame)
                 self.has_answered = True
-                if not command.is_response:
+                if not command.flag & RESPONSE_FLAG:
                     self._on_request(self, command)
                     continue
                 taker = self._waiting.pop(command.opaque, None)
                 if taker is not None:
                     taker(command, None)
         except ProtocolError as error:
-            self._failure = error
-            if self._transport is not None:
-                self._transport.abort()
+            self._give_up(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         failure = ConnectionLostError(
             f"the connection to {self.address} was lost: {self._failure or exc or 'closed'}"
         )
+        self.is_open = False
         self._failure = self._failure or exc or failure
         self._room.set()
         self._is_over.set()
