@@ -17,13 +17,17 @@ from trimtab.wire.scalars import I32
 
 EXT_FIELDS_MAX = 256
 
+_OTHER: Final = LanguageCode.OTHER
+_LANGUAGES: Final[Mapping[str | int | None, LanguageCode]] = {
+    **{language.name: language for language in LanguageCode},
+    **{int(language): language for language in LanguageCode},
+}
 _NO_FIELDS: Final[Mapping[str, str]] = {}
 _BINARY_FIXED = struct.Struct(">hBhii")
 _BINARY_CODE_MAX = 0x7FFF
-_LANGUAGES = dict(LanguageCode.__members__)
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request, one-way request or response."""
 
     code: int
@@ -66,7 +70,7 @@ def decode_command(frame: Frame) -> Command:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
-class _JsonHeader(msgspec.Struct):
+class _JsonHeader(msgspec.Struct, gc=False):
     """The header as everybody writes it: extFields are strings."""
 
     code: I32 = 0
@@ -84,7 +88,7 @@ class _OddJsonHeader(_JsonHeader):
     extFields: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]  # noqa: N815
 
 
-_plain_json = msgspec.json.Decoder(_JsonHeader)
+_plain_header = msgspec.json.Decoder(_JsonHeader).decode
 _odd_json = msgspec.json.Decoder(_OddJsonHeader, strict=False)
 _json_text = msgspec.json.encode
 
@@ -109,7 +113,7 @@ def _encode_json(command: Command) -> bytes:
 
 def _decode_json(frame: Frame) -> Command:
     try:
-        header = _plain_json.decode(frame.header)
+        header = _plain_header(frame.header)
         ext: Mapping[str, str] = header.extFields or _NO_FIELDS
     except msgspec.ValidationError:
         header, ext = _decode_odd_json(frame.header)
@@ -149,11 +153,7 @@ def _text_of(value: msgspec.Raw) -> str | None:
 
 def language_named(name: str | int | None) -> LanguageCode:
     """A language by name or number; one we never heard of is `OTHER`."""
-    if isinstance(name, str):
-        return _LANGUAGES.get(name, LanguageCode.OTHER)
-    if name is None or not 0 <= name <= LanguageCode.NODE_JS:
-        return LanguageCode.OTHER
-    return LanguageCode(name)
+    return _LANGUAGES.get(name, _OTHER)
 
 
 # --- binary -------------------------------------------------------------------------------------------------------
