@@ -117,11 +117,12 @@ class Adaptive:
         plan = self._plans.get(writable.topic)
         if plan is None or plan.writable is not writable:
             plan = self._new_plan(writable, plan)
-        if plan.at_ms != now_ms or plan.answers != self._answers:
-            self._weigh(plan, now_ms)
         options = plan.options
-        if last_broker is not None:
-            options = [option for option in options if option.name != last_broker] or options
+        if len(options) > 1:
+            if plan.at_ms != now_ms or plan.answers != self._answers:
+                self._weigh(plan, now_ms)
+            if last_broker is not None:
+                options = [option for option in options if option.name != last_broker]
         option = options[0] if len(options) == 1 else _richest(options)
         if not option.broker.is_known:
             option.broker.probes += 1
@@ -186,6 +187,8 @@ class Adaptive:
         ]
         for option in options:
             option.broker.queues = max(option.broker.queues, len(option.queues))
+        if len(options) == 1:
+            options[0].why = f"{options[0].name} is the only broker"
         if before is None:
             make_room(self._plans, TOPICS_MAX)
         plan = _Plan(writable, options, [option.broker for option in options])

@@ -5,7 +5,9 @@ argument, chance a starting number. All policies treat a topic's queues as given
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from trimtab.model import MessageQueue
 
@@ -26,7 +28,7 @@ class Writable:
         return sum(queue.broker_name == broker_name for queue in self.queues)
 
 
-class Choice(NamedTuple):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """A queue and why it was taken, for receipts and for people."""
 
     queue: MessageQueue
