@@ -11,7 +11,7 @@ import msgspec
 from trimtab.client.producer import Producer
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.io.clock import stopwatch_s
-from trimtab.model import Message, Receipt
+from trimtab.model import Message
 
 _Attempt = Callable[[], Coroutine[None, None, None]]
 
@@ -84,18 +84,23 @@ async def run_send_load(
 ) -> SendReport:
     """Sends all of it and waits for every receipt."""
     tally = _Tally()
+    topic, body, together = load.topic, bytes(load.body_bytes), load.batch_messages
     began_s = stopwatch_s()
 
     async def attempt() -> None:
         started_s = stopwatch_s()
         try:
-            receipts = await _send(producer, load)
+            if together == 1:
+                receipt = await producer.send(Message(topic, body, tag="TagA"))
+            else:
+                batch = [Message(topic, body, tag="TagA") for _ in range(together)]
+                receipt = (await producer.send_batch(batch))[0]
         except TrimtabError:
-            tally.errors += load.batch_messages
+            tally.errors += together
         else:
-            tally.shares[receipts[0].queue.broker_name] += len(receipts)
+            tally.shares[receipt.queue.broker_name] += together
         tally.latencies_ms.append((stopwatch_s() - started_s) * 1e3)
-        progress(load.batch_messages)
+        progress(together)
 
     sends = math.ceil(load.messages / load.batch_messages)
     if load.per_second is None:
@@ -103,15 +108,6 @@ async def run_send_load(
     else:
         await _open_loop(attempt, sends, load.per_second / load.batch_messages)
     return tally.report(sends * load.batch_messages, stopwatch_s() - began_s)
-
-
-async def _send(producer: Producer, load: SendLoad) -> list[Receipt]:
-    body = bytes(load.body_bytes)
-    if load.batch_messages == 1:
-        return [await producer.send(Message(load.topic, body, tag="TagA"))]
-    return await producer.send_batch(
-        [Message(load.topic, body, tag="TagA") for _ in range(load.batch_messages)]
-    )
 
 
 async def _closed_loop(attempt: _Attempt, sends: int, in_flight: int) -> None:

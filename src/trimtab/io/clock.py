@@ -37,9 +37,8 @@ class SystemClock:
         return _local_ms(now.tm_year, now.tm_mon), _local_ms(now.tm_year, now.tm_mon + 1)
 
 
-def stopwatch_s() -> float:
-    """For measuring how long something took, finer than a millisecond; event loops keep their time coarser."""
-    return time.perf_counter()
+stopwatch_s = time.perf_counter
+"""For measuring how long something took, finer than a millisecond; event loops keep their time coarser."""
 
 
 def _local_ms(year: int, month: int) -> int:
