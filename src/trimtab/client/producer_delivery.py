@@ -56,6 +56,7 @@ class Delivery:
         self._policy = policy
         self._sending = sending
         self._timeouts = timeouts
+        self._send_s = timeouts.send_s
         self._namespace = namespace
         self._now_ms = session.clock.monotonic_ms
         self._loop = asyncio.get_running_loop()
@@ -81,12 +82,12 @@ class Delivery:
         The time of one that is patient begins when there is room for it.
         """
         loop = self._loop
-        deadline = loop.time() + self._timeouts.send_s
+        deadline = loop.time() + self._send_s
         size = len(parcel.body)
         room = self._room
         if not room.take_now(size):
             await room.take(size, None if is_patient else deadline)
-            deadline = loop.time() + self._timeouts.send_s if is_patient else deadline
+            deadline = loop.time() + self._send_s if is_patient else deadline
         try:
             route = self._session.route_now(parcel.topic)
             if route is None or not route.writable.queues:

@@ -26,7 +26,9 @@ class Packer:
     """Makes parcels. Whatever is wrong with a message is found here, before anything is sent."""
 
     def __init__(self, sending: Sending, namespace: str | None, clock: Clock, ids: UniqueIds) -> None:
-        self._sending = sending
+        self._bytes_max = sending.message_bytes_max
+        self._compress_from_bytes = sending.compress_from_bytes
+        self._batching = sending.batching
         self._namespace = namespace
         self._clock = clock
         self._ids = ids
@@ -42,24 +44,24 @@ class Packer:
 
     def pack(self, message: Message, *, extra: str = "") -> Parcel:
         """A parcel of one message; `extra` are further properties, each with its separator in front."""
-        sending = self._sending
-        check_body(message, sending.message_bytes_max)
-        body = message.body
+        check_body(message, self._bytes_max)
+        body, topic = message.body, message.topic
         born_ms = self._clock.wall_ms()
         unique_id = self._ids.next(born_ms)
         properties = properties_of(message, unique_id, self._extra + extra)
         sys_flag = 0
-        if len(body) >= sending.compress_from_bytes and self._compression is not None:
+        if len(body) >= self._compress_from_bytes and self._compression is not None:
             body = compress(body, self._compression)
             sys_flag = self._compression.sys_flag
         is_batchable = (
-            sending.batching
+            self._batching
             and not sys_flag
             and not message.delay_level
             and message.deliver_at_ms is None
-            and not message.topic.startswith(RETRY_PREFIX)
+            and not topic.startswith(RETRY_PREFIX)
         )
-        topic = message.topic if self._namespace is None else self.topic(message)
+        if self._namespace is not None:
+            topic = with_namespace(self._namespace, topic)
         return Parcel(
             topic, body, properties, message.flag, message, unique_id, born_ms, sys_flag, is_batchable
         )
@@ -87,7 +89,7 @@ class Packer:
     def pack_batch(self, messages: Sequence[Message], *, split: bool) -> list[Parcel]:
         """Parcels of explicit batches: one, or with `split` as many as the limit of a message asks for."""
         check_batch(messages)
-        bytes_max = self._sending.message_bytes_max
+        bytes_max = self._bytes_max
         unique_ids = self._unique_ids(len(messages))
         entries = self._entries(messages, unique_ids, bytes_max - ENTRY_BYTES_MIN)
         sizes = list(map(len, entries))
