@@ -128,7 +128,7 @@ def _decode_json(frame: Frame) -> Command:
         ext=ext,
         body=frame.body,
         remark=header.remark,
-        language=language_named(header.language),
+        language=_LANGUAGES.get(header.language, _OTHER),
         version=header.version,
     )
 

@@ -81,7 +81,8 @@ class FrameDecoder:
             if end - at >= 4:
                 self._judge(int.from_bytes(data[at : at + 4], "big"), header_length=0)
                 self._needed = 8
-        self._pending += data[at:]
+        if at < end:
+            self._pending += data[at:]
 
     def _fill_up(self, data: bytes) -> int:
         """Takes what the frame at hand lacks, so that no byte behind it is moved once more; how much that was."""
