@@ -29,7 +29,7 @@ NEAR_MS = 3.0
 WEIGHT_MIN = 0.001
 PROBES_MAX = 8
 """Messages that a broker gets at full weight before it has ever answered, beside brokers that have."""
-FAILURE_MS = 3_000
+FAILURE_MS = 3_000.0
 FORGETTING_MS = 30_000
 """In this time an average sinks two thirds of the way to the best one's."""
 BROKERS_MAX = 10_000
@@ -141,11 +141,12 @@ class Adaptive:
     def ended(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
         broker = self._known(broker_name)
         broker.left(now_ms - latency_ms)
-        sample = float(max(latency_ms, FAILURE_MS) if failed else latency_ms)
-        if failed or not broker.is_known:
-            broker.average_ms = max(sample, broker.average_ms) if failed else sample
+        if failed:
+            broker.average_ms = max(float(latency_ms), FAILURE_MS, broker.average_ms)
+        elif broker.is_known:
+            broker.average_ms += SAMPLE_SHARE * (latency_ms - broker.average_ms)
         else:
-            broker.average_ms += SAMPLE_SHARE * (sample - broker.average_ms)
+            broker.average_ms = float(latency_ms)
         broker.is_known, broker.has_answered = True, not failed
         broker.updated_ms = now_ms
         self._answers += 1
