@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -164,18 +164,20 @@ def receipts_of(
     load: list[Parcel], shown: MessageQueue, status: str, ids: list[str], first_offset: int
 ) -> list[list[Receipt] | Receipt]:
     """The outcome for each parcel of a load that was stored: a broker gives the ids in order and the first offset."""
-    place_ids = chain(ids, repeat(""))  # what a broker gives no id for is stored all the same
-    offsets = count(first_offset)
-    if load[0].batch_ids:
+    batch_ids = load[0].batch_ids
+    missing = (len(batch_ids) or len(load)) - len(ids)
+    if missing > 0:
+        ids = ids + [""] * missing  # what a broker gives no id for is stored all the same
+    if batch_ids:
         (parcel,) = load
         why, attempts = parcel.why, parcel.attempts
         return [
             [
-                Receipt(status, unique_id, place_id, shown, offset, why, attempts)
-                for unique_id, place_id, offset in zip(parcel.batch_ids, place_ids, offsets, strict=False)
+                Receipt(status, unique_id, ids[n], shown, first_offset + n, why, attempts)
+                for n, unique_id in enumerate(batch_ids)
             ]
         ]
     return [
-        Receipt(status, parcel.unique_id, place_id, shown, offset, parcel.why, parcel.attempts)
-        for parcel, place_id, offset in zip(load, place_ids, offsets, strict=False)
+        Receipt(status, parcel.unique_id, ids[n], shown, first_offset + n, parcel.why, parcel.attempts)
+        for n, parcel in enumerate(load)
     ]

@@ -58,6 +58,8 @@ class Delivery:
         self._timeouts = timeouts
         self._send_s = timeouts.send_s
         self._namespace = namespace
+        self._tries_max = 1 + sending.retries
+        self._route_now = session.route_now
         self._now_ms = session.clock.monotonic_ms
         self._loop = asyncio.get_running_loop()
         self._room = Room(sending.waiting_messages_max, sending.waiting_bytes_max)
@@ -89,10 +91,10 @@ class Delivery:
             await room.take(size, None if is_patient else deadline)
             deadline = loop.time() + self._send_s if is_patient else deadline
         try:
-            route = self._session.route_now(parcel.topic)
+            route = self._route_now(parcel.topic)
             if route is None or not route.writable.queues:
                 route = await self._route_by(parcel.topic, deadline)
-            tries_max = 1 if place is not None else 1 + self._sending.retries
+            tries_max = self._tries_max if place is None else 1
             last_broker: str | None = None
             while True:
                 choice = (
@@ -104,7 +106,7 @@ class Delivery:
                 parcel.why = choice.why
                 is_last = parcel.attempts >= tries_max
                 parcel.may_go_elsewhere = not is_last and route.has_several_brokers
-                parcel.deadline, parcel.deadline_last = self._times(deadline, parcel)
+                self._give_time(parcel, deadline)
                 answer: asyncio.Future[Outcome] = loop.create_future()
                 parcel.answer = answer
                 self._lanes.join(route, choice.queue, parcel, is_alone=room.messages == 1)
@@ -125,15 +127,14 @@ class Delivery:
         finally:
             room.give_back(size)
 
-    def _times(self, deadline: float, parcel: Parcel) -> tuple[float, float]:
+    def _give_time(self, parcel: Parcel, deadline: float) -> None:
         """By when a try is given up if its broker is silent, and in any case."""
         attempt_s = self._timeouts.attempt_s
         if attempt_s is not None:
-            own = min(deadline, self._loop.time() + attempt_s)
-            return own, own
-        if parcel.may_go_elsewhere:
-            return (self._loop.time() + deadline) / 2, deadline
-        return deadline, deadline
+            deadline = min(deadline, self._loop.time() + attempt_s)
+        parcel.deadline = parcel.deadline_last = deadline
+        if attempt_s is None and parcel.may_go_elsewhere:
+            parcel.deadline = (self._loop.time() + deadline) / 2
 
     # --- routes -----------------------------------------------------------------------------------------------
 

@@ -158,9 +158,6 @@ class Lanes:
                 connection.flush()
 
     def _next_load(self, lane: Lane, *, flush: _Flush) -> PeerConnection | None:
-        if not lane.waiting:
-            lane.is_busy = False
-            return None
         for parcel in overdue(lane, self._loop.time()):
             parcel.done(waited_in_vain(lane))
         load = next_load(lane.waiting, self._sending.batch_messages_max, self._sending.batch_bytes_max)
@@ -345,8 +342,10 @@ class Lanes:
             parcel.done(error)
 
     def _go_on(self, lane: Lane) -> None:
-        if lane.is_busy:
+        if lane.waiting:
             self._next_load(lane, flush="soon")
+        else:
+            lane.is_busy = False
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

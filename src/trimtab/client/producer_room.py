@@ -21,11 +21,7 @@ class Room:
 
     def take_now(self, size: int) -> bool:
         """Takes room, if there is some and nobody waits for it."""
-        if self._waiting or not self._fits(size):
-            return False
-        self.messages += 1
-        self.bytes += size
-        return True
+        return not self._waiting and self._taken(size)
 
     async def take(self, size: int, deadline: float | None) -> None:
         """Takes room as soon as it is this one's turn, by `deadline` in the loop's time if there is one."""
@@ -68,19 +64,19 @@ class Room:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
-    def _fits(self, size: int) -> bool:
-        return not self.messages or (
-            self.messages < self._messages_max and self.bytes + size <= self._bytes_max
-        )
+    def _taken(self, size: int) -> bool:
+        messages, total = self.messages + 1, self.bytes + size
+        if messages > 1 and (messages > self._messages_max or total > self._bytes_max):
+            return False
+        self.messages, self.bytes = messages, total
+        return True
 
     def _hand_out(self) -> None:
         while self._waiting:
             size, turn = self._waiting[0]
             if not turn.done():
-                if not self._fits(size):
+                if not self._taken(size):
                     return
-                self.messages += 1
-                self.bytes += size
                 turn.set_result(None)
             self._waiting.popleft()
 

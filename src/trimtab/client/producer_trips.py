@@ -42,7 +42,8 @@ class Trip:
 
     def left_by(self, connection: "PeerConnection", opaque: int) -> None:
         """The load is on the wire."""
-        self._connection, self._opaque = connection, opaque
+        self._connection = connection
+        self._opaque = opaque
         self._looked_at = self._lanes.loop.time()
         self._set_out()
 
