@@ -197,9 +197,11 @@ class Queue:
         try:
             file = files.handles.get(name)
             raw = file.pread((end - begin) * ENTRY_BYTES, files.table_bytes + begin * ENTRY_BYTES)
-            seed = self._sum_at(name, block - 1) if block else self._seed(number)
-            whole = end % BLOCK_ENTRIES == 0
-            expected = self._sum_at(name, end // BLOCK_ENTRIES - 1) if whole else self.running_sum
+            # The sums at the ends of the block before and of the last one; neither stands there before its block is whole.
+            table_at = max(0, block - 1) * 4
+            table = file.pread(end // BLOCK_ENTRIES * 4 - table_at, table_at)
+            seed = int.from_bytes(table[:4]) if block else self._seed(number)
+            expected = int.from_bytes(table[-4:]) if end % BLOCK_ENTRIES == 0 else self.running_sum
         except OSError as exc:
             raise self._damage(name, begin, f"it cannot be read: {exc}") from exc
         if len(raw) != (end - begin) * ENTRY_BYTES or crc32(raw, seed) != expected:
@@ -207,9 +209,6 @@ class Queue:
                 name, begin, f"entries {base + begin} to {base + end} are not what was written"
             )
         return raw[(first - begin) * ENTRY_BYTES : (stop - begin) * ENTRY_BYTES]
-
-    def _sum_at(self, name: str, block: int) -> int:
-        return int.from_bytes(self._files.handles.get(name).pread(4, block * 4))
 
     def _damage(self, name: str, entry: int, what: str) -> StoreDamagedError:
         return StoreDamagedError(

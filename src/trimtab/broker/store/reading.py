@@ -361,17 +361,15 @@ def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
 
 def _spans(entries: list[Entry4]) -> list[list[Entry4]]:
     """Entries in groups that are worth one read each."""
-    first, last = entries[0], entries[-1]
-    if last[0] + last[1] - first[0] <= sum([entry[1] for entry in entries]) + GAP_BYTES_MAX:
-        return [entries]
-    spans = [[first]]
-    end = first[0] + first[1]
-    for entry in entries[1:]:
-        if entry[0] - end > GAP_BYTES_MAX:
-            spans.append([entry])
-        else:
-            spans[-1].append(entry)
-        end = entry[0] + entry[1]
+    spans = []
+    first = 0
+    end = entries[0][0]
+    for at, (physical_offset, size, _, _) in enumerate(entries):
+        if physical_offset - end > GAP_BYTES_MAX:
+            spans.append(entries[first:at])
+            first = at
+        end = physical_offset + size
+    spans.append(entries[first:] if first else entries)
     return spans
 
 
