@@ -16,11 +16,12 @@ from trimtab.wire.compression import COMPRESSED_FLAG, TYPE_MASK, Compression, co
 from trimtab.wire.ids import UniqueIds, decode_offset_message_id, decode_unique_id, offset_message_id
 from trimtab.wire.messages import (
     V6_FLAGS,
-    LikeMessages,
     Storable,
+    StorableTogether,
     StoredMessage,
     decode_messages,
     encode_stored,
+    encode_stored_together,
 )
 from trimtab.wire.properties import decode_properties, encode_properties, find_property, join_properties
 
@@ -101,24 +102,31 @@ def test_every_field_of_a_stored_message_comes_back(
     assert view.stored_size == len(encoded)
 
 
-@given(topics, st.tuples(hosts, hosts), st.lists(st.tuples(i32, st.binary(max_size=90), property_bytes), max_size=4), st.data())  # fmt: skip
+singles = st.tuples(i32, st.binary(max_size=90), property_bytes, i32, i64, i32)
+
+
+@given(topics, st.tuples(hosts, hosts), st.lists(st.tuples(i32, st.lists(singles, min_size=1, max_size=3)), min_size=1, max_size=3), st.data())  # fmt: skip
 def test_messages_that_came_together_are_laid_out_like_single_ones(
-    topic: bytes, both_hosts: tuple[bytes, bytes], parts: list[tuple[int, bytes, bytes]], data: st.DataObject
+    topic: bytes,
+    both_hosts: tuple[bytes, bytes],
+    queues: list[tuple[int, list[tuple[int, bytes, bytes, int, int, int]]]],
+    data: st.DataObject,
 ) -> None:
     born_host, store_host = both_hosts
-    queue_id, sys_flag, reconsume_times = data.draw(st.tuples(i32, i32, i32))
-    born, stored, prepared, queue_offset, physical_offset = data.draw(st.tuples(i64, i64, i64, i64, i64))
-    common = Storable(
-        topic, b"any", b"any", queue_id, born, born_host, 9, sys_flag, reconsume_times, prepared
-    )
-    together = LikeMessages(common, stored, store_host)
-    for flag, body, properties in parts:
-        single = Storable(
-            topic, body, properties, queue_id, born, born_host, flag, sys_flag, reconsume_times, prepared
-        )
-        assert together.encode(flag, body, properties, queue_offset, physical_offset) == encode_stored(
-            single, queue_offset, physical_offset, stored, store_host
-        )
+    stored, physical_offset = data.draw(st.tuples(i64, st.integers(0, 1 << 62)))
+    parts = [(queue_id, *single) for queue_id, several in queues for single in several]
+    queue_offsets = data.draw(st.lists(i64, min_size=len(parts), max_size=len(parts)))
+    _, flags, bodies, properties, sys_flags, born, reconsume_times = map(list, zip(*parts, strict=True))
+    together = StorableTogether(
+        topic, [(queue_id, len(several)) for queue_id, several in queues], born_host, bodies, properties, flags,
+        sys_flags, born, reconsume_times,
+    )  # fmt: skip
+    records = encode_stored_together(together, queue_offsets, physical_offset, stored, store_host)
+    for part, queue_offset, record in zip(parts, queue_offsets, records, strict=True):
+        queue_id, flag, body, of_it, sys_flag, born_ms, times = part
+        single = Storable(topic, body, of_it, queue_id, born_ms, born_host, flag, sys_flag, times)
+        assert record == encode_stored(single, queue_offset, physical_offset, stored, store_host)
+        physical_offset += len(record)
 
 
 @given(st.lists(stored_messages(), max_size=5))

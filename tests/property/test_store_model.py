@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.property.examples import examples
-from trimtab.broker.store import Part, ReadStatus, Store, StoreSettings, TimeRule
+from trimtab.broker.store import ReadStatus, Store, StoreSettings, TimeRule
 from trimtab.broker.store.scrub import verify
 from trimtab.io.disk import MemoryDisk
 from trimtab.wire.hashing import tags_code
-from trimtab.wire.messages import Storable, StoredMessage, decode_messages
+from trimtab.wire.messages import Storable, StorableTogether, StoredMessage, decode_messages
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 START_MS = 1_700_000_000_000
@@ -83,16 +83,20 @@ class StoreAgainstModel(RuleBasedStateMachine):
         several=st.lists(st.tuples(TAGS, st.lists(KEYS, max_size=2, unique=True), st.integers(0, 300)), min_size=1, max_size=9),
     )  # fmt: skip
     def append_together(self, topic: str, queue_id: int, several: list[tuple[str, list[str], int]]) -> None:
-        parts = []
-        for tag, keys, size in several:
-            body, properties = self.next_message(tag, keys, size)
-            parts.append(Part(body, properties, 0, tags_code(tag), tuple(key.encode() for key in keys)))
-        common = Storable(topic.encode(), b"", b"", queue_id, START_MS, HOST)
-        appended = self.store.append_parts(common, parts, self.now_ms, HOST)
+        count = len(several)
+        made = [self.next_message(tag, keys, size) for tag, keys, size in several]
+        bodies, properties = [body for body, _ in made], [of_it for _, of_it in made]
+        zeros, born = [0] * count, [START_MS] * count
+        messages = StorableTogether(
+            topic.encode(), [(queue_id, count)], HOST, bodies, properties, zeros, zeros, born, zeros
+        )
+        codes = [tags_code(tag) for tag, _, _ in several]
+        found_by = [tuple(key.encode() for key in keys) for _, keys, _ in several]
+        appended = self.store.append_together(messages, self.now_ms, HOST, codes, found_by)
         known = self.queues.setdefault((topic, queue_id), [])
-        assert appended.queue_offset == len(known)
-        for part, (tag, keys, _), place in zip(parts, several, appended.physical_offsets, strict=True):
-            known.append(Known(part.body, tag, keys, self.now_ms, place))
+        assert appended.queue_offsets == list(range(len(known), len(known) + count))
+        for body, (tag, keys, _), place in zip(bodies, several, appended.physical_offsets, strict=True):
+            known.append(Known(body, tag, keys, self.now_ms, place))
         self.unwritten += 1
 
     @rule(topic=TOPICS, queue_id=QUEUES, count=st.integers(10, 90))

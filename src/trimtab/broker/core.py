@@ -22,7 +22,17 @@ from trimtab.broker.names import topic_complaint
 from trimtab.broker.offsets import OffsetTable
 from trimtab.broker.polls import HeldPulls
 from trimtab.broker.prepared import Preparer
-from trimtab.broker.requests import HANDLERS, HOT_HANDLERS, Answer, Later, Peer, Refused, Request
+from trimtab.broker.requests import (
+    HANDLERS,
+    HOT_HANDLERS,
+    TOGETHER_HANDLERS,
+    Answer,
+    Gathered,
+    Later,
+    Peer,
+    Refused,
+    Request,
+)
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.states import States
 from trimtab.broker.stats import Stats
@@ -104,6 +114,10 @@ class BrokerCore:
         self.preparer = Preparer()
         self.polls = HeldPulls(settings.held_pulls_max)
         self.writes = Writes(self)
+        self._gathered: Gathered = []
+        """Requests that wait for more of their kind, until another one comes or the wake-up ends."""
+        self._gathered_kind: type = Command
+        self._gathered_of: Peer | None = None
         self.conversations = Conversations(settings.unanswered_requests_max)
         self.peers: dict[int, Peer] = {}
         self.outbox: dict[int, list[bytes]] = {}
@@ -140,7 +154,16 @@ class BrokerCore:
         """A frame came; a `ProtocolError` means that the connection is to be closed."""
         peer = self.peers[connection]
         request = decode_request(frame) if self.acl is None else decode_command(frame)
-        if not isinstance(request, Command):
+        kind = type(request)
+        if kind is self._gathered_kind and peer is self._gathered_of:
+            self._gathered.append((request, frame.body))
+            return
+        if self._gathered:
+            self._take_gathered(now)
+        if kind in TOGETHER_HANDLERS:
+            self._gathered_kind, self._gathered_of = kind, peer
+            self._gathered.append((request, frame.body))
+        elif not isinstance(request, Command):
             self._answer_hot(peer, request, frame.body, now)
         elif request.is_response:
             self.conversations.answered(connection, request)
@@ -166,6 +189,8 @@ class BrokerCore:
 
     def finish(self, now: Now) -> None:
         """The end of a wake-up: what was decided in it goes to the log, in one write."""
+        if self._gathered:
+            self._take_gathered(now)
         self.writes.finish(now)
 
     def tick(self, now: Now) -> None:
@@ -310,6 +335,24 @@ class BrokerCore:
             answer = self._failed(int(type(request).__struct_config__.tag or 0), error)
         if answer is not None and not request.flag & ONEWAY_FLAG:
             self.reply(peer.connection, request.opaque, answer)
+
+    def _take_gathered(self, now: Now) -> None:
+        peer, gathered, self._gathered = self._gathered_of, self._gathered, []
+        assert peer is not None, "what was gathered came from somebody"
+        if len(gathered) > 1:
+            try:
+                gathered = TOGETHER_HANDLERS[self._gathered_kind](self, peer, gathered, now)
+            except Exception as error:  # noqa: BLE001 - as in _decide
+                self._answer_failed(peer, gathered, error)
+                return
+        for request, body in gathered:
+            self._answer_hot(peer, request, body, now)
+
+    def _answer_failed(self, peer: Peer, gathered: Gathered, error: Exception) -> None:
+        answer = self._failed(int(type(gathered[0][0]).__struct_config__.tag or 0), error)
+        for request, _ in gathered:
+            if not request.flag & ONEWAY_FLAG:
+                self.reply(peer.connection, request.opaque, answer)
 
     def _answer(self, peer: Peer, command: Command, now: Now) -> None:
         answer = self._decide(peer, command, now)

@@ -3,6 +3,8 @@
 A dictionary, and text, would cost more than everything else that is done with an ordinary message.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from trimtab.broker.store.reading import keys_of
@@ -19,6 +21,14 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     properties: bytes
     tags_code: int
     keys: tuple[bytes, ...]
+
+
+class PreparedTogether(NamedTuple):
+    """The same of several messages, field by field."""
+
+    properties: list[bytes]
+    tags_codes: list[int]
+    keys: list[tuple[bytes, ...]]
 
 
 class Preparer:
@@ -59,6 +69,38 @@ class Preparer:
         prepared = prepare(properties, suffix)
         self._remember(properties, suffix, prepared)
         return prepared
+
+    def prepare_together(self, properties: list[bytes], suffix: bytes) -> PreparedTogether:
+        """As `prepare` does for each: at one go if they differ in the unique key alone, which is as long in all of them."""
+        together = self._alike(properties, suffix)
+        if together is None:
+            prepared = [self.prepare(one, suffix) for one in properties]
+            together = PreparedTogether(
+                [one.properties for one in prepared],
+                [one.tags_code for one in prepared],
+                [one.keys for one in prepared],
+            )
+        return together
+
+    def _alike(self, properties: list[bytes], suffix: bytes) -> PreparedTogether | None:
+        """None unless all of them look like those that are remembered."""
+        if suffix != self._suffix or set(map(len, properties)) != {self._length}:
+            return None
+        before, after = self._before, self._after
+        unique_at = slice(len(before), self._length - len(after))
+        uniques = [one[unique_at] for one in properties]
+        # All are equally long, so that comparing them end to end compares each with its counterpart.
+        if (
+            b"\x02" in b"".join(uniques)
+            or b"".join(properties) != before + (after + before).join(uniques) + after
+        ):
+            return None
+        before, after, more = self._stored_before, self._stored_after, self._more_keys
+        return PreparedTogether(
+            [before + unique + after for unique in uniques],
+            [self._tags_code] * len(uniques),
+            [(unique, *more) for unique in uniques],
+        )
 
     def _remember(self, properties: bytes, suffix: bytes, prepared: Prepared) -> None:
         self._length = -1

@@ -105,6 +105,14 @@ HotRun = Callable[["BrokerCore", Peer, Any, bytes, Now], None]
 HOT_HANDLERS: Final[dict[type, HotRun]] = {}
 """Handlers of requests that come decoded by `wire.hot`; they answer by themselves and raise `Refused` like the others."""
 
+Gathered = list[tuple[Any, bytes]]
+"""Hot requests of one kind and one peer that came one behind the other, each with its body."""
+
+TogetherRun = Callable[["BrokerCore", Peer, Gathered, Now], Gathered]
+
+TOGETHER_HANDLERS: Final[dict[type, TogetherRun]] = {}
+"""Handlers that take several hot requests of a wake-up at one go; they give back those that are to be handled one by one."""
+
 Run = Callable[["BrokerCore", Request[H]], Answer | Later]
 
 
@@ -129,6 +137,16 @@ def handles_hot(*request_types: type) -> Callable[[HotRun], HotRun]:
     def declare(run: HotRun) -> HotRun:
         for request_type in request_types:
             HOT_HANDLERS[request_type] = run
+        return run
+
+    return declare
+
+
+def handles_together(request_type: type) -> Callable[[TogetherRun], TogetherRun]:
+    """Registers a function as the handler of several of these hot requests at one go."""
+
+    def declare(run: TogetherRun) -> TogetherRun:
+        TOGETHER_HANDLERS[request_type] = run
         return run
 
     return declare

@@ -16,15 +16,15 @@ from trimtab.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from trimtab.broker.core import BrokerCore
-    from trimtab.broker.store import Appended, AppendedTogether, Grown, Part
+    from trimtab.broker.store import Appended, AppendedTogether, Grown
     from trimtab.model import Now
-    from trimtab.wire.messages import Storable
+    from trimtab.wire.messages import Storable, StorableTogether
 
 Then = Callable[["StoreError | None", "Now"], None]
 
-# An answer that is right as soon as the log is visible up to an end: that end, the request's opaque, the frame. A bare tuple,
-# because it is made a hundred thousand times a second.
-_Promise = tuple[int, int, bytes]
+# Answers that are right as soon as the log is visible up to an end: that end, the opaques of the requests, the frames. A bare
+# tuple, because it is made tens of thousands of times a second.
+_Promise = tuple[int, Sequence[int], bytes]
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Writes:
         self._batch = _Batch()
         self._settled: list[_Batch] = []
         self._waiting = 0
-        """Promises and callbacks of batches that are written and not yet visible."""
+        """Promised answers and callbacks of batches that are written and not yet visible."""
         self._waiting_max = core.settings.unsynced_sends_max
         self.when_settled: Callable[[], None] = lambda: None
         """Called, from the loop, when a batch became visible outside of an event. The shell then calls `settle`."""
@@ -68,12 +68,20 @@ class Writes:
         self._batch.end = appended.end
         return appended
 
-    def append_parts(self, common: "Storable", parts: "Sequence[Part]", now: "Now") -> "AppendedTogether":
+    def append_together(
+        self,
+        messages: "StorableTogether",
+        now: "Now",
+        tags_codes: Sequence[int],
+        keys: Sequence[Sequence[bytes]],
+    ) -> "AppendedTogether":
         """Gives several messages of one queue their places."""
         if self._waiting >= self._waiting_max:
             raise self._busy()
         try:
-            appended = self._store.append_parts(common, parts, now.wall_ms, self._core.store_host)
+            appended = self._store.append_together(
+                messages, now.wall_ms, self._core.store_host, tags_codes, keys
+            )
         except StoreWriteError as failure:
             self._lose_batch(failure)
             raise
@@ -85,13 +93,13 @@ class Writes:
             f"{OVERLOAD}: {self._waiting} requests wait for the disk, as many as may; send slower, or try again later"
         )
 
-    def promise(self, end: int, connection: int, opaque: int, frame: bytes) -> None:
-        """Sends this frame when the log is visible up to `end`; an error in its place if it never will be."""
+    def promise(self, end: int, connection: int, opaques: Sequence[int], frames: bytes) -> None:
+        """Sends these answers when the log is visible up to `end`; an error to each opaque in their place if it never will be."""
         promises = self._batch.promises
         if connection in promises:
-            promises[connection].append((end, opaque, frame))
+            promises[connection].append((end, opaques, frames))
         else:
-            promises[connection] = [(end, opaque, frame)]
+            promises[connection] = [(end, opaques, frames)]
 
     def then(self, end: int, run: Then) -> None:
         """Calls back when the log is visible up to `end`, with an error if it never will be."""
@@ -144,7 +152,9 @@ class Writes:
 
     def _watch(self, batch: _Batch) -> None:
         is_within_event = True
-        waits = sum(map(len, batch.promises.values())) + len(batch.thens)
+        waits = len(batch.thens)
+        for promises in batch.promises.values():
+            waits += sum([len(opaques) for _, opaques, _ in promises])
         self._waiting += waits
 
         def settled(failure: StoreError | None) -> None:
@@ -162,7 +172,7 @@ class Writes:
         core = self._core
         for connection, promises in batch.promises.items():
             if batch.failure is None:
-                core.send(connection, b"".join([frame for _, _, frame in promises]))
+                core.send(connection, b"".join([frames for _, _, frames in promises]))
             else:
                 self._let_some_go(connection, promises, batch)
         for end, run in batch.thens:
@@ -172,11 +182,11 @@ class Writes:
 
     def _let_some_go(self, connection: int, promises: list[_Promise], batch: _Batch) -> None:
         core = self._core
-        for end, opaque, frame in promises:
+        failed = Answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark=str(batch.failure))
+        for end, opaques, frames in promises:
             if end <= batch.kept_end:
-                core.send(connection, frame)
-            else:
-                core.stats.put_failures += 1
-                core.reply(
-                    connection, opaque, Answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark=str(batch.failure))
-                )
+                core.send(connection, frames)
+                continue
+            core.stats.put_failures += len(opaques)
+            for opaque in opaques:
+                core.reply(connection, opaque, failed)

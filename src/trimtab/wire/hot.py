@@ -5,7 +5,8 @@ that fast form (another code, a binary header, an odd spelling) goes the general
 Writing: a template with the holes filled in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from struct import Struct
 from typing import TypeAlias
 
@@ -141,6 +142,13 @@ class SendAnswers:
         """The frame that says: stored, and where."""
         text = self._of_one % (queue_id, physical_offset, queue_offset, opaque)
         return _pack_lengths(4 + len(text), len(text)) + text
+
+    def encode_each(self, answers: Iterable[tuple[int, int, int, int]]) -> bytes:
+        """The frames of several answers: of each the queue id, the physical offset, the offset in the queue, the opaque."""
+        texts = list(map(self._of_one.__mod__, answers))
+        sizes = list(map(len, texts))
+        lengths = map(_pack_lengths, map((4).__add__, sizes), sizes)
+        return b"".join(chain.from_iterable(zip(lengths, texts, strict=True)))
 
     def encode_several(
         self, opaque: int, physical_offsets: Sequence[int], queue_id: int, queue_offset: int

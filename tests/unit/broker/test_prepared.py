@@ -52,3 +52,18 @@ def test_remembering_the_last_ones_changes_nothing(sent: list[tuple[bytes, bytes
     preparer = Preparer()
     for one, suffix in sent:
         assert preparer.prepare(one, suffix) == prepare(one, suffix)
+
+
+@given(st.lists(properties, max_size=4), st.lists(usual, min_size=1, max_size=6), st.booleans())
+def test_several_are_prepared_as_each_of_them(before: list[bytes], sent: list[bytes], is_like: bool) -> None:
+    preparer = Preparer()
+    for one in before:
+        preparer.prepare(one, CLUSTER)
+    if is_like:
+        sent = [sent[0]] * len(sent)
+        preparer.prepare(sent[0], CLUSTER)
+    together = preparer.prepare_together(sent, CLUSTER)
+    singly = [prepare(one, CLUSTER) for one in sent]
+    assert together.properties == [one.properties for one in singly]
+    assert together.tags_codes == [one.tags_code for one in singly]
+    assert together.keys == [one.keys for one in singly]

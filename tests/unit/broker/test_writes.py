@@ -1,7 +1,9 @@
 """Answers and writes: nobody is told that something is stored which is not."""
 
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.broker.driver import Client, Driver
@@ -10,22 +12,27 @@ from trimtab.sim.disk import SimDisk
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command, encode_command
 from trimtab.wire.headers.base import encode_ext
+from trimtab.wire.headers.send import SendMessage, SendMessageV2
 
 FIRST_OPAQUE = 100
 
 
 def sends(client: Client, count: int) -> bytes:
-    """Messages that come in one read and are written in several pieces."""
-    commands = (
-        Command(
-            code=RequestCode.SEND_MESSAGE_V2,
-            opaque=FIRST_OPAQUE + number,
-            ext=encode_ext(client.send_header("T", n=str(number))),
-            body=b"x" * 400,
-        )
-        for number in range(count)
-    )
+    """Messages that come in one read and are written in several pieces: of three, two are taken together and one by itself."""
+    commands = []
+    for number in range(count):
+        code, header = RequestCode.SEND_MESSAGE_V2, client.send_header("T", n=str(number))
+        ext = encode_ext(header)
+        if number % 3 == 2:
+            code, ext = RequestCode.SEND_MESSAGE, encode_ext(SendMessage(**_with_long_names(header)))
+        commands.append(Command(code=code, opaque=FIRST_OPAQUE + number, ext=ext, body=b"x" * 400))
     return b"".join(map(encode_command, commands))
+
+
+def _with_long_names(header: SendMessageV2) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(header)
+    del fields["broker_name"]
+    return fields
 
 
 @pytest.mark.parametrize("failing", [(1,), (2,), (3,), (1, 3), (2, 4), (1, 2, 3, 4, 5, 6)])

@@ -1,5 +1,8 @@
 """Sends: single messages, batches, replies; with the checks of Apache's broker, in its order."""
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from itertools import chain, compress
 from typing import Any
 
 import msgspec
@@ -8,18 +11,30 @@ from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, place
 from trimtab.broker.recalls import recall_handle_of
-from trimtab.broker.requests import LATER, Access, Answer, Later, Peer, Refused, Request, handles, handles_hot
-from trimtab.broker.store import Appended, Part
+from trimtab.broker.requests import (
+    LATER,
+    Access,
+    Answer,
+    Gathered,
+    Later,
+    Peer,
+    Refused,
+    Request,
+    handles,
+    handles_hot,
+    handles_together,
+)
+from trimtab.broker.store import Appended
 from trimtab.broker.store.errors import StoreBusyError, StoreError
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Now
 from trimtab.wire import properties as keys
-from trimtab.wire.batch import decode_batch
+from trimtab.wire.batch import BatchColumns, split_batch
 from trimtab.wire.bodies import TopicConfig
 from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from trimtab.wire.headers.send import SendMessage, SendMessageResponse, SendMessageV2
 from trimtab.wire.hot import BatchRequest, SendRequest, encode_send_response
-from trimtab.wire.messages import TRANSACTION_MASK, Storable
+from trimtab.wire.messages import TRANSACTION_MASK, Storable, StorableTogether
 from trimtab.wire.properties import decode_properties, encode_properties
 
 DLQ_QUEUES = 1
@@ -108,7 +123,74 @@ def _send_one(
         raise _refused(error) from error
     if opaque is not None:
         frame = core.send_answers.encode(opaque, appended.physical_offset, queue_id, appended.queue_offset)
-        core.writes.promise(appended.end, peer.connection, opaque, frame)
+        core.writes.promise(appended.end, peer.connection, (opaque,), frame)
+
+
+@handles_together(SendRequest)
+def send_together(core: BrokerCore, peer: Peer, sends: Gathered, now: Now) -> Gathered:
+    """The ordinary messages of a wake-up, queue by queue: so they lie side by side in the log, and a pull reads them as one piece.
+
+    Between queues there is no order to keep. If one of them may be special, all are left to be handled in the order they came.
+    """
+    headers = [request.header for request, _ in sends]
+    text = "\x02".join([header.properties or "" for header in headers])
+    if any(hold in text for hold in _HOLDS) or any(header.batch for header in headers):
+        return sends
+    topics: defaultdict[str, defaultdict[int, Gathered]] = defaultdict(lambda: defaultdict(list))
+    for header, send in zip(headers, sends, strict=True):
+        topics[header.topic][header.queue_id].append(send)
+    left: Gathered = []
+    for topic, queues in topics.items():
+        if not _is_open(core, topic, queues) or not _store_together(core, peer, topic, queues, now):
+            left += chain.from_iterable(queues.values())
+    return left
+
+
+def _is_open(core: BrokerCore, topic: str, queue_ids: Collection[int]) -> bool:
+    """Whether there is nothing to decide about messages for these queues."""
+    config = core.topics.get(topic)
+    return (
+        config is not None
+        and min(queue_ids) >= 0
+        and max(queue_ids) < config.write_queue_nums
+        and topic[0] != "%"
+        and topic not in names.NO_CLIENT_SENDS_TO
+    )
+
+
+def _store_together(
+    core: BrokerCore, peer: Peer, topic: str, queues: Mapping[int, Gathered], now: Now
+) -> bool:
+    """Appends messages of one topic; False if one of them cannot be, and then none was."""
+    sends = list(chain.from_iterable(queues.values()))
+    headers = [request.header for request, _ in sends]
+    bodies = [body for _, body in sends]
+    if max(map(len, bodies)) > core.settings.message_bytes_max:
+        return False
+    prepared = core.preparer.prepare_together(
+        [(header.properties or "").encode() for header in headers], core.cluster_property
+    )
+    messages = StorableTogether(
+        topic.encode(),
+        [(queue_id, len(group)) for queue_id, group in queues.items()],
+        peer.host,
+        bodies,
+        prepared.properties,
+        [header.flag for header in headers],
+        [header.sys_flag for header in headers],
+        [header.born_timestamp for header in headers],
+        [header.reconsume_times or 0 for header in headers],
+    )
+    try:
+        appended = core.writes.append_together(messages, now, prepared.tags_codes, prepared.keys)
+    except (InvalidMessageError, StoreError):
+        return False  # asked one by one, each gets its own answer
+    opaques = [request.opaque for request, _ in sends]
+    places = zip(messages.queue_ids, appended.physical_offsets, appended.queue_offsets, opaques, strict=True)
+    answers = list(compress(places, [not request.flag & ONEWAY_FLAG for request, _ in sends]))
+    frames = core.send_answers.encode_each(answers)
+    core.writes.promise(appended.end, peer.connection, [answer[3] for answer in answers], frames)
+    return True
 
 
 def _send_special(
@@ -121,7 +203,7 @@ def _send_special(
         frame = _timer_answer(core, placed, opaque, queue_id, appended)
     else:
         frame = core.send_answers.encode(opaque, appended.physical_offset, queue_id, appended.queue_offset)
-    core.writes.promise(appended.end, peer.connection, opaque, frame)
+    core.writes.promise(appended.end, peer.connection, (opaque,), frame)
 
 
 def _timer_answer(core: BrokerCore, placed: Placed, opaque: int, queue_id: int, appended: Appended) -> bytes:
@@ -177,49 +259,47 @@ def _send_batch(
         )
     if _HOLDS[0] in (header.properties or ""):
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed; send its messages one by one")
-    parts = _parts(core, body, _common_properties(core, header))
-    common = Storable(
+    suffix = _common_properties(core, header)
+    batch = _split(core, body, suffix)
+    size = len(batch.bodies)
+    prepared = core.preparer.prepare_together(batch.properties, suffix)
+    messages = StorableTogether(
         header.topic.encode(),
-        b"",
-        b"",
-        queue_id,
-        header.born_timestamp,
+        [(queue_id, size)],
         peer.host,
-        0,
-        header.sys_flag,
-        header.reconsume_times or 0,
+        batch.bodies,
+        prepared.properties,
+        batch.flags,
+        [header.sys_flag] * size,
+        [header.born_timestamp] * size,
+        [header.reconsume_times or 0] * size,
     )
-    for part in parts:
-        if len(part.body) > core.settings.message_bytes_max:
-            raise _too_long(core, part.body)
     try:
-        appended = core.writes.append_parts(common, parts, now)
+        appended = core.writes.append_together(messages, now, prepared.tags_codes, prepared.keys)
     except (InvalidMessageError, StoreError) as error:
         raise _refused(error) from error
     if opaque is not None:
         frame = core.send_answers.encode_several(
-            opaque, appended.physical_offsets, queue_id, appended.queue_offset
+            opaque, appended.physical_offsets, queue_id, appended.queue_offsets[0]
         )
-        core.writes.promise(appended.end, peer.connection, opaque, frame)
+        core.writes.promise(appended.end, peer.connection, (opaque,), frame)
 
 
-def _parts(core: BrokerCore, body: bytes, suffix: bytes) -> list[Part]:
-    """The messages of a batch, each with the properties that are for all of them behind its own."""
-    entries = decode_batch(body)
-    if not entries:
+def _split(core: BrokerCore, body: bytes, suffix: bytes) -> BatchColumns:
+    """The messages of a batch, if it is not empty and neither it nor one of them is too long."""
+    batch = split_batch(body)
+    if not batch.bodies:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-    batch_bytes = len(body) + len(entries) * len(suffix)
+    batch_bytes = len(body) + len(batch.bodies) * len(suffix)
     if batch_bytes > BATCH_STORED_BYTES_MAX:
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the batch takes {batch_bytes} bytes with the properties of each, at most {BATCH_STORED_BYTES_MAX} fit",
         )
-    parts = []
-    prepare = core.preparer.prepare
-    for entry in entries:
-        prepared = prepare(entry.properties, suffix)
-        parts.append(Part(entry.body, prepared.properties, entry.flag, prepared.tags_code, prepared.keys))
-    return parts
+    longest = max(batch.bodies, key=len)
+    if len(longest) > core.settings.message_bytes_max:
+        raise _too_long(core, longest)
+    return batch
 
 
 def _common_properties(core: BrokerCore, header: SendMessageV2) -> bytes:

@@ -11,7 +11,7 @@ from trimtab.broker.store.errors import (
     StoreWriteError,
 )
 from trimtab.broker.store.flusher import Executor, InlineExecutor, ThreadExecutor
-from trimtab.broker.store.fresh import Appended, AppendedTogether, Grown, Part
+from trimtab.broker.store.fresh import Appended, AppendedTogether, Grown
 from trimtab.broker.store.progress import LoadedState, StateStatus
 from trimtab.broker.store.queues import Entry
 from trimtab.broker.store.reading import ReadResult, ReadStatus, TimeRule, keys_of
@@ -26,7 +26,6 @@ __all__ = [
     "Grown",
     "InlineExecutor",
     "LoadedState",
-    "Part",
     "ReadResult",
     "ReadStatus",
     "StateStatus",

@@ -4,6 +4,7 @@ Messages get their offsets here, at once; queues and index hear of them only whe
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, repeat
 from zlib import crc32
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Queue, pack_entry
 from trimtab.errors import InvalidMessageError
-from trimtab.wire.messages import LikeMessages, Storable, encode_stored
+from trimtab.wire.messages import Storable, StorableTogether, encode_stored, encode_stored_together
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -27,22 +28,11 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendedTogether(msgspec.Struct, frozen=True, gc=False):
-    """Where several messages of one queue got their places, side by side."""
+    """Where several messages got their places, side by side."""
 
-    queue_offset: int
-    """Of the first."""
+    queue_offsets: list[int]
     physical_offsets: list[int]
     end: int
-
-
-class Part(msgspec.Struct, frozen=True, gc=False):
-    """What is a message's own, of several that came together."""
-
-    body: bytes
-    properties: bytes
-    flag: int = 0
-    tags_code: int = 0
-    keys: tuple[bytes, ...] = ()
 
 
 class Grown(msgspec.Struct, frozen=True, gc=False):
@@ -107,46 +97,46 @@ class Fresh:
             self._keys.append((keys, queue.key_seed, physical_offset, checksum, store_timestamp))
         return Appended(queue_offset, physical_offset, end)
 
-    def append_parts(
-        self, common: Storable, parts: Sequence[Part], store_timestamp: int, store_host: bytes
+    def append_together(
+        self,
+        messages: StorableTogether,
+        store_timestamp: int,
+        store_host: bytes,
+        tags_codes: Sequence[int],
+        keys: Sequence[Sequence[bytes]],
     ) -> AppendedTogether:
-        """Gives several messages their places side by side in one queue, or, with `InvalidMessageError`, none of them.
-
-        `common` has what they have in common.
-        """
+        """Gives several messages their places, one behind the other, or, with `InvalidMessageError`, none of them."""
         log = self._log
         if self.refuses or log.next_offset - log.end > self._frame_bytes_max:
             self._make_room()
-        queue = self._queues_by_name.get((common.topic, common.queue_id))
-        if queue is None:
-            queue = self._catalog.make(common.topic, common.queue_id, log.end)
-        encode = LikeMessages(common, store_timestamp, store_host).encode
-        first_offset = queue_offset = queue.next_offset
-        begin = physical_offset = log.next_offset
-        key_seed = queue.key_seed
-        records, checksums, entries, offsets, keys = [], [], [], [], []
-        for part in parts:
-            record = encode(part.flag, part.body, part.properties, queue_offset, physical_offset)
-            size = len(record)
-            checksum = crc32(record)
-            records.append(record)
-            checksums.append(checksum)
-            offsets.append(physical_offset)
-            entries.append(pack_entry(physical_offset, size, part.tags_code, checksum))
-            if part.keys:
-                keys.append((part.keys, key_seed, physical_offset, checksum, store_timestamp))
-            physical_offset += size
-            queue_offset += 1
-        if any(map(self._record_bytes_max.__lt__, map(len, records))):
-            raise self._too_long(max(map(len, records)))
+        topic = messages.topic
+        queues = [self._queue(topic, queue_id) for queue_id, _ in messages.queues]
+        counts = [count for _, count in messages.queues]
+        queue_offsets: list[int] = []
+        for queue, count in zip(queues, counts, strict=True):
+            queue_offsets += range(queue.next_offset, queue.next_offset + count)
+        begin = log.next_offset
+        records = encode_stored_together(messages, queue_offsets, begin, store_timestamp, store_host)
+        sizes = list(map(len, records))
+        if max(sizes) > self._record_bytes_max:
+            raise self._too_long(max(sizes))
+        checksums = list(map(crc32, records))
+        *offsets, end = accumulate(sizes, initial=begin)
         log.add(records, checksums)
-        if not queue.fresh:
-            self._queues.append(queue)
-        queue.fresh += entries
-        queue.fresh_bytes += physical_offset - begin
-        queue.next_offset = queue_offset
-        self._keys += keys
-        return AppendedTogether(first_offset, offsets, physical_offset)
+        entries = list(map(pack_entry, offsets, sizes, tags_codes, checksums))
+        at = 0
+        for queue, count in zip(queues, counts, strict=True):
+            if not queue.fresh:
+                self._queues.append(queue)
+            upto = at + count
+            queue.give(entries[at:upto], sum(sizes[at:upto]))
+            at = upto
+        self._keys += zip(keys, repeat(queues[0].key_seed), offsets, checksums, repeat(store_timestamp))
+        return AppendedTogether(queue_offsets, offsets, end)
+
+    def _queue(self, topic: bytes, queue_id: int) -> Queue:
+        queue = self._queues_by_name.get((topic, queue_id))
+        return self._catalog.make(topic, queue_id, self._log.end) if queue is None else queue
 
     def _make_room(self) -> None:
         if self.refuses:

@@ -111,7 +111,7 @@ class Index:
         buckets = gathered.buckets
         last_ms, seconds = -1, 0
         for keys, key_seed, physical_offset, checksum, store_ms in messages:
-            if store_ms != last_ms:
+            if store_ms != last_ms and keys:
                 last_ms, seconds = store_ms, store_ms // 1000 & 0xFFFFFFFF
                 gathered.oldest_ms = min(gathered.oldest_ms, store_ms)
                 gathered.newest_ms = max(gathered.newest_ms, store_ms)

@@ -132,6 +132,12 @@ class Queue:
         self.end += 1
         self.last_physical = physical_offset
 
+    def give(self, entries: list[bytes], records_bytes: int) -> None:
+        """The next offsets are for messages with these entries, once they are written."""
+        self.fresh += entries
+        self.fresh_bytes += records_bytes
+        self.next_offset += len(entries)
+
     def take_fresh(self) -> None:
         """The fresh entries' messages were written."""
         fresh = self.fresh

@@ -4,7 +4,7 @@
     store.write()                                                           # one write for all of them
     store.on_visible(appended.end, answer)                                  # now it may be acknowledged and shown
 
-`append` and `append_parts`, which takes several messages of one queue at once, give offsets at once but nothing is stored
+`append` and `append_together`, which takes several messages of one queue at once, give offsets at once but nothing is stored
 before `write`. If `write` (or an append that had to write because the batch grew too large) raises, everything at or behind
 `written_end` is not stored and its offsets are given out again.
 """
@@ -78,7 +78,7 @@ class Store:
         self._reader = Reader(parts, lambda: self.visible_end)
         self._fresh = Fresh(parts, self._refusal, self._write)
         self.append = self._fresh.append
-        self.append_parts = self._fresh.append_parts
+        self.append_together = self._fresh.append_together
         self._grown: list[Grown] = []
         self._states: dict[str, StateFile] = {}
         self._failure: StoreReadOnlyError | None = None

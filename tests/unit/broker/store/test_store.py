@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.broker.store.shared import HOST, NOW_MS, SMALL, bodies, message, open_store, put
 from trimtab.broker.store import (
+    AppendedTogether,
     Grown,
-    Part,
     StateStatus,
     Store,
     StoreClosedError,
@@ -20,7 +20,7 @@ from trimtab.broker.store.scrub import verify
 from trimtab.errors import InvalidMessageError
 from trimtab.io.disk import MemoryDisk
 from trimtab.sim.disk import SimDisk
-from trimtab.wire.messages import Storable, StoredMessage
+from trimtab.wire.messages import Storable, StorableTogether, StoredMessage
 
 
 def test_offsets_are_given_at_once_and_follow_each_other() -> None:
@@ -273,17 +273,25 @@ def test_what_grew_is_told_once_and_summed_by_queue() -> None:
 
 def test_messages_that_come_together_are_stored_all_or_none() -> None:
     store = open_store()
-    common = Storable(b"T", b"", b"", 0, NOW_MS, HOST)
+
+    def put_together(*messages: tuple[bytes, bytes]) -> AppendedTogether:
+        some, properties = [body for body, _ in messages], [of_it for _, of_it in messages]
+        zeros = [0] * len(some)
+        queues = [(0, len(some) - 1), (3, 1)]
+        times = [NOW_MS] * len(some)
+        several = StorableTogether(b"T", queues, HOST, some, properties, zeros, zeros, times, zeros)
+        return store.append_together(several, NOW_MS, HOST, zeros, [(b"k",), *[()] * (len(some) - 1)])
+
     put(store, b"before", write=False)
     with pytest.raises(InvalidMessageError, match="properties"):
-        store.append_parts(common, [Part(b"good", b""), Part(b"bad", bytes(40_000))], NOW_MS, HOST)
-    appended = store.append_parts(
-        common, [Part(b"1", b"", keys=(b"k",)), Part(b"2", b"KEYS\x01k")], NOW_MS, HOST
-    )
-    assert appended.queue_offset == 1
+        put_together((b"good", b""), (b"bad", bytes(40_000)))
+    appended = put_together((b"1", b"KEYS\x01k"), (b"2", b""), (b"other", b""))
+    assert appended.queue_offsets == [1, 2, 0]
     store.write()
     assert bodies(store) == [b"before", b"1", b"2"]
-    assert [store.message_at(place).body for place in appended.physical_offsets] == [b"1", b"2"]  # type: ignore[union-attr]
+    assert bodies(store, queue_id=3) == [b"other"]
+    assert [store.message_at(place).body for place in appended.physical_offsets] == [b"1", b"2", b"other"]  # type: ignore[union-attr]
+    assert [message.body for message in store.query_by_key("T", "k", 9)] == [b"1"]
 
 
 def test_a_batch_appended_before_the_store_failed_is_not_written_after_it() -> None:
