@@ -57,17 +57,15 @@ class Frame(NamedTuple):
 
 
 def seal(
-    frame: bytearray, checksums: list[int], *, offset: int, previous: int, durable: int, salt: int
-) -> int:
-    """Completes a frame that so far is room for the head and the records; gives its check."""
+    checksums: list[int], *, payload_bytes: int, offset: int, previous: int, durable: int, salt: int
+) -> tuple[bytes, bytes, int]:
+    """What stands before the records, what stands behind them, and the check of it."""
     count = len(checksums)
-    payload_bytes = len(frame) - HEAD_BYTES
     table = pack(f">{count}I", *checksums)
-    _HEAD.pack_into(frame, 0, MAGIC, VERSION, 0, count, payload_bytes, previous, offset, durable, 0)
-    check = crc32(table, crc32(frame[:_UNCHECKED_BYTES], salt))
-    frame[_UNCHECKED_BYTES:HEAD_BYTES] = check.to_bytes(4)
-    frame += table
-    return check
+    fields = _HEAD.pack(MAGIC, VERSION, 0, count, payload_bytes, previous, offset, durable, 0)
+    unchecked = fields[:_UNCHECKED_BYTES]
+    check = crc32(table, crc32(unchecked, salt))
+    return unchecked + check.to_bytes(4), table, check
 
 
 def read_head(data: bytes, at: int, offset: int) -> Head | None:

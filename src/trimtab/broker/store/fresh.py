@@ -85,7 +85,7 @@ class Fresh:
         if size > self._record_bytes_max:
             raise self._too_long(size)
         checksum = crc32(record)
-        log.frame += record
+        log.records.append(record)
         log.checksums.append(checksum)
         log.next_offset = end = physical_offset + size
         if not queue.fresh:
@@ -122,7 +122,7 @@ class Fresh:
             raise self._too_long(max(sizes))
         checksums = list(map(crc32, records))
         *offsets, end = accumulate(sizes, initial=begin)
-        log.add(records, checksums)
+        log.add(records, checksums, end)
         entries = list(map(pack_entry, offsets, sizes, tags_codes, checksums))
         at = 0
         for queue, count in zip(queues, counts, strict=True):

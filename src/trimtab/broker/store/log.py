@@ -57,35 +57,34 @@ class Log:
         self.next_offset = HEAD_BYTES
         self.holes: list[tuple[int, int]] = []
         self._chain = 0
-        self.frame = bytearray(HEAD_BYTES)
-        """What is to be written next: records, behind room for the head. Who adds to it moves `next_offset`."""
+        self.records: list[bytes] = []
+        """What is to be written next. Who adds to it moves `next_offset`."""
         self.checksums: list[int] = []
-        """Of its records."""
+        """Of the records."""
         self._writer: DiskFile | None = None
         self._unsynced: list[DiskFile] = []
         self._directory_changed = False
 
-    def add(self, records: list[bytes], checksums: list[int]) -> None:
-        """Takes records that were laid out for `next_offset` and on."""
-        payload = b"".join(records)
-        self.frame += payload
+    def add(self, records: list[bytes], checksums: list[int], end: int) -> None:
+        """Takes records that were laid out for `next_offset` and on, up to `end`."""
+        self.records += records
         self.checksums += checksums
-        self.next_offset += len(payload)
+        self.next_offset = end
 
     def write(self) -> None:
         """What was added, as one frame. On `StoreWriteError` none of it is in the log and the offsets are free again."""
         if not self.checksums:
             return
-        frame, checksums = self.frame, self.checksums
-        self.frame, self.checksums = bytearray(HEAD_BYTES), []
-        check = seal(
-            frame,
-            checksums,
+        head, table, check = seal(
+            self.checksums,
+            payload_bytes=self.next_offset - self.end - HEAD_BYTES,
             offset=self.end,
             previous=self._chain,
             durable=self.durable,
             salt=self.salt,
         )
+        frame = b"".join((head, *self.records, table))
+        self.records, self.checksums = [], []
         try:
             self._put(frame)
         except OSError as exc:
@@ -99,10 +98,10 @@ class Log:
 
     def discard(self) -> None:
         """Forgets what was added and not written."""
-        self.frame, self.checksums = bytearray(HEAD_BYTES), []
+        self.records, self.checksums = [], []
         self.next_offset = self.end + HEAD_BYTES
 
-    def _put(self, frame: bytearray) -> None:
+    def _put(self, frame: bytes) -> None:
         writer = self._writer
         if writer is None or self.end - self.bases[-1] + len(frame) > self._settings.segment_bytes:
             writer = self._roll()

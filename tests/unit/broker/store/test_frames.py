@@ -10,13 +10,16 @@ from trimtab.wire.messages import encode_stored
 
 
 def frame_of(*contents: bytes, offset: int = 0, previous: int = 0, durable: int = 0, salt: int = 7) -> bytes:
-    frame, checksums = bytearray(HEAD_BYTES), []
+    payload, checksums = b"", []
     for number, body in enumerate(contents):
-        record = encode_stored(message(body), number, offset + len(frame), NOW_MS, HOST)
-        frame += record
+        place = offset + HEAD_BYTES + len(payload)
+        record = encode_stored(message(body), number, place, NOW_MS, HOST)
+        payload += record
         checksums.append(crc32(record))
-    seal(frame, checksums, offset=offset, previous=previous, durable=durable, salt=salt)
-    return bytes(frame)
+    head, table, _ = seal(
+        checksums, payload_bytes=len(payload), offset=offset, previous=previous, durable=durable, salt=salt
+    )
+    return head + payload + table
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:

@@ -21,7 +21,7 @@ def open_log(disk: MemoryDisk) -> Log:
 def add(log: Log, body: bytes = b"x") -> tuple[int, bytes]:
     offset = log.next_offset
     record = encode_stored(message(body), 0, offset, NOW_MS, HOST)
-    log.add([record], [crc32(record)])
+    log.add([record], [crc32(record)], log.next_offset + len(record))
     return offset, record
 
 
