@@ -34,7 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         one.message
         for one in caplog.records
-        if one.levelno == logging.WARNING and "do not fit" in one.message
+        if one.levelno == logging.WARNING and "do not fit" in one.getMessage()
     ]
 
 
