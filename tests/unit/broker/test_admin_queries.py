@@ -5,17 +5,18 @@ import pytest
 from tests.unit.broker.admin_core import Bench
 from trimtab.broker.acl import Account, Acl, Permission, Rules
 from trimtab.wire.bodies import QueryConsumeQueueResponseBody, QueryConsumeTimeSpanBody
-from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.codes import RequestCode, ResponseCode, Version
 from trimtab.wire.commands import Command
 from trimtab.wire.hashing import java_hash
 from trimtab.wire.headers.admin import QueryConsumeQueue, TopicAndGroup
 from trimtab.wire.headers.base import encode_ext
-from trimtab.wire.headers.consume import QueryMessage, ViewMessage
+from trimtab.wire.headers.consume import QueryMessage, QueueOnly, SearchOffset, ViewMessage
 from trimtab.wire.ids import decode_offset_message_id
 from trimtab.wire.messages import StoredMessage, decode_messages
 from trimtab.wire.signing import Credentials
 
 EVER = (1 << 63) - 1
+V5 = int(Version.V5_0_0)
 
 
 @pytest.fixture
@@ -154,3 +155,33 @@ def test_time_spans_of_a_group(bench: Bench) -> None:
     assert (empty.min_time_stamp, empty.max_time_stamp, empty.delay_time) == (-1, -1, 0)
     unknown = TopicAndGroup(topic="x", group="billing")
     assert bench.refusal(RequestCode.QUERY_CONSUME_TIME_SPAN, unknown)[0] == ResponseCode.TOPIC_NOT_EXIST
+
+
+def at_time(bench: Bench, time_ms: int, *, version: int = 399, side: str | None = None) -> int:
+    header = SearchOffset(topic="orders", queue_id=0, timestamp=time_ms, boundary_type=side)
+    return int(bench.good(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, version=version).ext["offset"])
+
+
+def test_a_time_between_two_messages_means_another_one_to_each_kind_of_client(bench: Bench) -> None:
+    first_ms = bench.now.wall_ms
+    bench.send("orders", b"first")
+    bench.pass_time(10_000)
+    bench.send("orders", b"second")
+    soon_after = first_ms + 3_000
+    assert at_time(bench, soon_after) == 0  # 4.9: the nearer one
+    assert at_time(bench, soon_after, version=V5) == 1  # 5.x: the first that is not older
+    assert at_time(bench, soon_after, side="UPPER") == 0
+    assert at_time(bench, soon_after, side="LOWER") == 1
+    assert at_time(bench, first_ms + 60_000) == 1
+    assert at_time(bench, first_ms + 60_000, version=V5) == 2
+
+
+def test_the_oldest_message_says_when_it_was_stored_and_an_empty_queue_says_minus_one(bench: Bench) -> None:
+    stored_ms = bench.now.wall_ms
+    bench.send("orders")
+
+    def earliest(queue_id: int) -> int:
+        header = QueueOnly(topic="orders", queue_id=queue_id)
+        return int(bench.good(RequestCode.GET_EARLIEST_MSG_STORETIME, header).ext["timestamp"])
+
+    assert (earliest(0), earliest(1)) == (stored_ms, -1)
