@@ -199,6 +199,21 @@ def test_the_stride_becomes_what_the_broker_gives_and_follows_when_it_gives_more
     assert 32 in read(5)
 
 
+def test_one_short_answer_costs_a_few_pulls_and_not_a_smaller_stride_for_long() -> None:
+    """Apache's brokers answer short where a file of a consume queue ends."""
+    length, cap, edge = 100_000, 32, 50_000 - 16
+    queue = Queue(length, cap)
+    reader = Reader(Pipeline(0, Shape(count_max=4_096)))
+    while reader.position < length:
+        reader.send()
+        number = min(reader.on_way)
+        pull = reader.on_way[number]
+        queue.cap = edge + 16 - pull.offset if edge <= pull.offset < edge + 16 else cap
+        reader.answer(number, queue.answer(pull))
+    assert reader.pipeline.tally.wasted == 0
+    assert reader.pipeline.tally.sent < 1.05 * length / cap
+
+
 def test_a_filter_makes_offsets_unknowable_so_nothing_is_guessed() -> None:
     queue = Queue(1_000, 32, every=7)
     reader = Reader(Pipeline(0, Shape(depth_max=8), is_filtered=True))

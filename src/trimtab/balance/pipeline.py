@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 STRIDE_PROBE_AFTER = 16
-"""So many full answers in a row, and a larger stride is tried; twice as many after each try that failed."""
+"""So many full answers in a row, and a larger stride is tried; twice as many after each try that failed, until answers get shorter."""
 STRIDE_PROBE_AFTER_MAX = 4_096
 FIRST_GUESS_BYTES = 64 << 10
 """What an answer is taken to have before the first one came."""
@@ -97,7 +97,7 @@ class Pipeline:
 
     __slots__ = (
         "_answer_bytes", "_depth", "_end", "_full_in_a_row", "_guesses", "_head", "_is_over", "_number", "_probe_after",
-        "_shape", "_slots", "_stop", "_stride", "tally",
+        "_shape", "_slots", "_stop", "_stride", "_tried", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +109,7 @@ class Pipeline:
         self._stride = self._shape.count_max
         self._answer_bytes = FIRST_GUESS_BYTES
         self._probe_after = STRIDE_PROBE_AFTER
+        self._tried = 0  # a larger stride of which it is not known whether brokers give that much
         self._full_in_a_row = 0
         self._number = 0
         self.tally = Tally()
@@ -261,15 +262,26 @@ class Pipeline:
         given = answer.next_offset - slot.offset
         if given >= slot.count:
             self._depth = min(self._depth + 1, self._shape.depth_max)
-            self._full_in_a_row += given >= self._stride
-            if self._full_in_a_row >= self._probe_after and self._stride < self._shape.count_max:
-                self._full_in_a_row = 0
-                self._stride = min(2 * self._stride, self._shape.count_max)
+            self._full(given)
         elif answer.max_offset - answer.next_offset >= given:  # else it may have been the end a moment ago
-            if given * 2 == slot.count:
-                self._probe_after = min(2 * self._probe_after, STRIDE_PROBE_AFTER_MAX)
+            self._short(slot.count, given)
+
+    def _full(self, given: int) -> None:
+        self._full_in_a_row += given >= self._stride
+        if given >= self._tried:
+            self._tried = 0
+        if self._full_in_a_row >= self._probe_after and self._stride < self._shape.count_max:
             self._full_in_a_row = 0
-            self._stride = min(self._stride, max(given, 1))
+            self._stride = self._tried = min(2 * self._stride, self._shape.count_max)
+
+    def _short(self, asked: int, given: int) -> None:
+        """Of a try it says that brokers do not give that much. Else something changed, maybe for this one answer: what was learned of tries is old."""
+        if asked != self._tried:
+            self._probe_after = STRIDE_PROBE_AFTER
+        elif self._stride == asked:
+            self._probe_after = min(2 * self._probe_after, STRIDE_PROBE_AFTER_MAX)
+        self._full_in_a_row = 0
+        self._stride = min(self._stride, max(given, 1))
 
     def _handed(self) -> list[Handed]:
         """The answered stretches at the head, in order."""
