@@ -108,6 +108,15 @@ def refuse_confusion(queues: Iterable[MessageQueue]) -> None:
             )
 
 
+def away_and_gone(
+    lacking: Iterable[MessageQueue], live: Collection[str]
+) -> tuple[frozenset[MessageQueue], frozenset[MessageQueue]]:
+    """Queues that no route names: their broker is not there either, or it is and does not have them any more."""
+    queues = frozenset(lacking)
+    gone = frozenset(queue for queue in queues if queue.broker_name in live)
+    return queues - gone, gone
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the cluster said just now."""

@@ -4,13 +4,14 @@ Everything that must survive lies in the offsets that Spark stores. What is kept
 ends of queues for a fraction of one while nothing happens.
 
 A stream outlives its servers' restarts: the last layout is kept while no name server answers, a queue whose broker is away stays where it
-is, and a question that gets no answer is asked again until `outageTimeoutMs` is over. Only a query that never got an answer fails at once.
+is, and a question that gets no answer is asked again until `outageTimeoutMs` is over. Only a query that never got an answer, in this
+process or in one before it, fails at once: see `patience`.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trimtab.errors import NoRouteError, TrimtabError
@@ -18,11 +19,20 @@ from trimtab.io.clock import Clock
 from trimtab.model import MessageQueue
 from trimtab.spark.background import background, patience_s
 from trimtab.spark.cluster import ClusterView, Layout, only
-from trimtab.spark.decisions import Seen, Wishes, next_step, placed, refuse_confusion, resolved
+from trimtab.spark.decisions import (
+    Seen,
+    Wishes,
+    away_and_gone,
+    next_step,
+    placed,
+    refuse_confusion,
+    resolved,
+)
 from trimtab.spark.limits import TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
 from trimtab.spark.offsets import Offsets, Progress, QueueRange, ranges_between
 from trimtab.spark.options import SourceOptions
+from trimtab.spark.patience import Patience
 from trimtab.spark.positions import Position
 from trimtab.spark.problems import OptionError, OutageError
 from trimtab.spark.reminders import Reminders
@@ -32,7 +42,16 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ASKED_AGAIN_MS_MAX = 5_000
+LOOKED_FOR_TIMES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The queues there are, and which of the wanted ones are not: those of brokers that are away, and those that are gone for good."""
+
+    layout: Layout
+    away: frozenset[MessageQueue] = frozenset()
+    gone: frozenset[MessageQueue] = frozenset()
 
 
 class Driver:
@@ -108,14 +127,19 @@ class Driver:
 
     def latest(self, start: Progress, *, limited: bool) -> Progress:
         """The end of the next batch; `start` if there is none."""
+        self._is_acquainted |= (
+            not start.is_initial
+        )  # a checkpoint is what an earlier process got from the cluster
         return self._run(lambda: self._latest(start, limited=limited), "looking for new messages")
 
     async def _latest(self, start: Progress, *, limited: bool) -> Progress:
         options = self._options
         view = await self._view()
+        await self._look(view, start)
         if not start.is_initial:
             await self._commit(view, start.offsets)
-        await self._look(view, start)
+        if self._is_available_now and self._bounds is None:
+            self._refuse_to_end_unseen(start)
         bounds = await self._find_bounds(view)
         limits = options.trigger if limited else TriggerLimits()
         seen = self._seen
@@ -132,6 +156,13 @@ class Driver:
             self._seen_ms = None
             self._waiting_since = await self._left_behind(step.progress)
         return step.progress
+
+    def _refuse_to_end_unseen(self, start: Progress) -> None:
+        """A run that ends where queues end has to see one; else name servers that know nothing yet would make it end at once."""
+        unseen = start.offsets.keys() - self._seen.gone
+        if unseen and not self._seen.nexts:
+            names = ", ".join(sorted({queue.broker_name for queue in unseen}))
+            raise NoRouteError(f"none of the {len(unseen)} queues of the stream can be reached: {names}")
 
     async def _left_behind(self, end: Progress) -> Offsets:
         """Since when messages wait that a limited batch does not read."""
@@ -154,29 +185,30 @@ class Driver:
         ranges = ranges_between(start, end)
         if not ranges:
             return []
+        self._is_acquainted = True
         return self._run(lambda: self._tasks(ranges), "planning a batch")
 
     async def _tasks(self, ranges: list[QueueRange]) -> list[tuple[QueueRange, ...]]:
         view = await self._view()
         queues = {part.queue for part in ranges}
-        if not queues <= self._layout.addresses.keys():
-            await self._fresh_layout(view)
+        if self._layout_ms is None or not queues <= self._layout.addresses.keys():
+            await self._renew_layout(view, queues)
         kept: dict[MessageQueue, Kept | None] = dict(await view.kept(only(self._layout, queues)))
-        lacking = queues - kept.keys()
-        if lacking:
-            live = await view.live_brokers()
-            away = sorted({queue.broker_name for queue in lacking} - live)
-            if away:
-                raise NoRouteError(
-                    f"{', '.join(away)} is not there, and {sum(part.size for part in ranges if part.queue in lacking)} messages on it"
-                    " are to be read; start the query again when it is back: nothing is lost"
-                )
-            kept |= dict.fromkeys(lacking)
+        away = queues - kept.keys() - self._gone
+        if away:
+            names = ", ".join(sorted({queue.broker_name for queue in away}))
+            waiting = sum(part.size for part in ranges if part.queue in away)
+            raise NoRouteError(
+                f"{names} is not there, and {waiting} messages on it are to be read; start the query again when it is back:"
+                " nothing is lost"
+            )
+        kept |= dict.fromkeys(queues & self._gone)
         return split_into_tasks(self._judged(ranges, kept), self._options.tasks)
 
     def commit(self, end: Progress) -> None:
         """Tells the brokers how far the group has come, so that tools show it."""
         if self._options.commits:
+            self._is_acquainted = True
             self._run(lambda: self._commit_anew(end.offsets), "committing")
 
     async def _commit_anew(self, offsets: Offsets) -> None:
@@ -190,7 +222,7 @@ class Driver:
         if changed:
             if not self._layout.addresses:
                 await self._fresh_layout(view)
-            if not self._is_introduced:
+            if not self._is_introduced and self._layout.addresses:
                 await view.introduce(self._layout, group)
                 self._is_introduced = True
             self._committed = {**self._committed, **await view.commit(self._layout, group, changed)}
@@ -203,7 +235,7 @@ class Driver:
         if self._seen_ms is not None and now_ms - self._seen_ms < self._options.offset_refresh_ms:
             return
         if self._layout_ms is None or now_ms - self._layout_ms >= self._options.route_refresh_ms:
-            await self._renew_layout(view, start, now_ms)
+            await self._renew_layout(view, start.offsets)
         nexts = await view.nexts(self._layout)
         for queue, error in nexts.failed.items():
             self._reminders.say(queue.broker_name, f"{queue} stays where it is: {error}", now_ms)
@@ -220,31 +252,43 @@ class Driver:
             return list(nexts)
         return [queue for queue, following in nexts.items() if following < start.offsets.get(queue, 1 << 62)]
 
-    async def _renew_layout(self, view: ClusterView, start: Progress, now_ms: int) -> None:
+    async def _renew_layout(self, view: ClusterView, wanted: Collection[MessageQueue]) -> None:
         """The queues as they are now. What is no longer there is told apart from what is away, which keeps its place."""
-        known = self._layout.addresses
+        known, now_ms = self._layout.addresses, self._clock.monotonic_ms()
         try:
-            layout = await view.layout(self._options.choice)
-            lacking = (known.keys() | start.offsets.keys()) - layout.addresses.keys()
-            live: frozenset[str] = frozenset()
-            if lacking:
-                live = await view.live_brokers()
-                # A broker that came back between the two answers is not one that has lost its queues.
-                layout = await view.layout(self._options.choice)
-                lacking -= layout.addresses.keys()
+            found = await self._find(view, {*known, *wanted})
         except TrimtabError as error:
             if not error.retriable or not known:
                 raise
             self._layout_ms = now_ms
             self._reminders.say("names", f"the stream goes on with the queues it knows: {error}", now_ms)
             return
-        for name in sorted({queue.broker_name for queue in lacking} - live):
+        for name in sorted({queue.broker_name for queue in found.away}):
             text = f"{name} is not there; its queues stay where they are until it is back"
             self._reminders.say(name, text, now_ms)
-        away = {queue: known[queue] for queue in lacking if queue in known and queue.broker_name not in live}
-        self._layout = Layout({**away, **layout.addresses}, layout.missing_topics)
-        self._gone = frozenset(queue for queue in lacking if queue.broker_name in live)
+        away = {queue: known[queue] for queue in found.away if queue in known}
+        self._layout = Layout({**away, **found.layout.addresses}, found.layout.missing_topics)
+        self._gone = found.gone
         self._layout_ms = now_ms
+
+    async def _find(self, view: ClusterView, wanted: Collection[MessageQueue]) -> Found:
+        """Where queues are, and of those that are nowhere whether they are away or gone.
+
+        A name server that was started anew knows nothing until brokers register again, which takes Apache's up to half a minute. So
+        what looks gone is looked for once more: a broker must have been there before and after its queue was not.
+        """
+        found = Found(await view.layout(self._options.choice))
+        lacking = frozenset(wanted) - found.layout.addresses.keys()
+        there: frozenset[str] | None = None
+        for _ in range(LOOKED_FOR_TIMES):
+            if not lacking:
+                break
+            live = await view.live_brokers()
+            there = live if there is None else there & live
+            layout = await view.layout(self._options.choice)
+            lacking -= layout.addresses.keys()
+            found = Found(layout, *away_and_gone(lacking, there))
+        return found
 
     async def _find_bounds(self, view: ClusterView) -> dict[MessageQueue, int] | None:
         """Where the stream ends, if it does. A time that is still to come is looked for until a message has reached it."""
@@ -393,20 +437,26 @@ class Driver:
 
     async def _patiently(self, work: Callable[[], Awaitable[T]], asked: str) -> T:
         """Once there was an answer, no answer is taken for a restart until it has lasted too long."""
+        patience = Patience(self._options.outage_ms, self._options.access.retry_ms)
         began_ms = self._clock.monotonic_ms()
-        pause_ms = self._options.access.retry_ms
+        tries = 0
         while True:
             try:
                 found = await work()
             except TrimtabError as error:
                 now_ms = self._clock.monotonic_ms()
-                if not error.retriable or not self._is_acquainted:
+                waited_ms = now_ms - began_ms
+                verdict = patience.verdict(
+                    is_retriable=error.retriable, is_acquainted=self._is_acquainted, waited_ms=waited_ms
+                )
+                if verdict == "refused":
                     raise
-                if now_ms - began_ms >= self._options.outage_ms:
+                if verdict == "outage":
                     raise OutageError(asked, self._options.outage_ms, error) from error
                 self._reminders.say(asked, f"{asked} is tried again: {error}", now_ms)
-                await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(2 * pause_ms, ASKED_AGAIN_MS_MAX)
+                self._layout_ms = self._seen_ms = None  # what comes back may be elsewhere
+                await asyncio.sleep(patience.pause_ms(tries, waited_ms) / 1000)
+                tries += 1
             else:
                 self._is_acquainted = True
                 return found

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -105,6 +106,68 @@ def test_a_broker_that_comes_back_between_two_answers_has_lost_nothing(cluster: 
     until(lambda: bool(stream.trigger()) or len(stream.rows) == 45)
     stop()
     assert stream.bodies() == numbered(40) + numbered(5, "d")
+
+
+def test_a_query_that_is_started_again_while_servers_restart_waits_for_them(cluster: BlockingCluster) -> None:
+    """A new process knows nobody; that the query was somewhere is in its checkpoint."""
+    stream = running_stream(cluster, outageTimeoutMs="60s", group="spark-again")
+    fill(cluster, numbered(20, "c"))
+    cluster.kill(NAMESERVER)
+    stream.start()
+    timer = threading.Timer(1.0, cluster.restart, [NAMESERVER])
+    timer.start()
+    stream.run_until_idle()
+    timer.join()
+    fill(cluster, numbered(20, "d"))
+    stream.trigger(dies=True)
+    cluster.kill(NAMESERVER)
+    timer = threading.Timer(1.0, cluster.restart, [NAMESERVER])
+    timer.start()
+    stream.run_until_idle()
+    timer.join()
+    assert stream.bodies() == numbered(40) + numbered(20, "c") + numbered(20, "d")
+
+
+class FreshNames:
+    """Name servers that were started anew, as Apache's are: they know no broker and no topic until brokers register."""
+
+    def __init__(self, cluster: BlockingCluster, answers: int) -> None:
+        self._left = answers
+        unknown = Command(code=ResponseCode.TOPIC_NOT_EXIST, opaque=0, remark="No topic route info")
+        nobody = Command(
+            code=ResponseCode.SUCCESS, opaque=0, body=b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+        )
+        self._stops = [
+            cluster.intercept(code, partial(self._answer, answer), server=NAMESERVER)
+            for code, answer in (
+                (RequestCode.GET_ROUTEINFO_BY_TOPIC, unknown),
+                (RequestCode.GET_BROKER_CLUSTER_INFO, nobody),
+            )
+        ]
+
+    def _answer(self, answer: Command, _request: Command) -> Command | None:
+        self._left -= 1
+        return answer if self._left >= 0 else None
+
+    def stop(self) -> None:
+        for stop in self._stops:
+            stop()
+
+
+@pytest.mark.parametrize("answers", range(1, 12))
+def test_name_servers_that_know_nothing_yet_are_no_loss(cluster: BlockingCluster, answers: int) -> None:
+    """Wherever in the questions of a new process, or of a running one, they begin to know again."""
+    stream = running_stream(cluster, outageTimeoutMs="60s")
+    fill(cluster, numbered(20, "c"), queue=MessageQueue("orders", "broker-a", 0))
+    fresh = FreshNames(cluster, answers)
+    until(lambda: bool(stream.trigger()) or len(stream.rows) == 60)
+    fresh.stop()
+    fill(cluster, numbered(20, "d"), queue=MessageQueue("orders", "broker-b", 0))
+    stream.start(available_now=True)
+    fresh = FreshNames(cluster, answers)
+    stream.run_until_idle()
+    fresh.stop()
+    assert stream.bodies() == numbered(40) + numbered(20, "c") + numbered(20, "d")
 
 
 def test_an_offset_that_was_not_taken_is_committed_again(cluster: BlockingCluster) -> None:
