@@ -1,28 +1,32 @@
-"""Writes docs/results-live.md: planned changes of a real group on real brokers, each figure under the command that made it.
+"""Writes docs/results-live.md: planned changes of real groups on real brokers, Java's client beside ours, with the command of each figure.
 
 Run `python -m tools.results_live`; `python -m tools.results_live own 4.9.3` measures only these and keeps the rest of the page. The Apache servers are
-started by the harness of the tests, so that a JDK and Maven are needed. It takes about two minutes for each server and mode.
+started by the harness of the tests, so that a JDK and Maven are needed. It takes about three minutes for each server.
 """
 
 import os
 import platform
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-from bench.own import nameserver_of
+from bench.rebalance import FIGURES, Report, changes_on, goals, our_command
+from bench.report import met
 
 PAGE = Path(__file__).parents[1] / "docs" / "results-live.md"
 SERVERS = ("own", "4.9.3", "5.5.0")
-MODES = ("leased", "classic")
-OPTIONS = "--members 4 --changes 8 --rate 2000 --handler-ms 30"
+COLUMNS = ("sent", "delivered_twice", *FIGURES)
 
 HEAD = f"""# Results on real brokers
 
-Written by `python -m tools.results_live`; do not edit. Real clients, real servers, one run for each: `trimtab bench rebalance {OPTIONS}`, eight
-planned changes of a group of four at 2,000 messages a second. Each section says on what machine it was measured; figures of different machines do not compare.
-The stock Java client under the same changes, in the same run: `python -m bench rebalance`.
+Written by `python -m tools.results_live`, which runs `python -m bench rebalance`; do not edit. Real clients, real servers, one run for each: eight planned changes
+of a group of four at 2,000 messages a second, handlers of 30 ms. Four times a member leaves in order and another joins, with the stock Java client 4.9.3, and with ours in classic and in leased mode:
+
+```
+trimtab {" ".join(our_command("NAMESERVER", "leased"))}
+```
+
+Each section says on what machine it was measured; figures of different machines do not compare. `unheld_ms_max` is the longest time a moved queue had no holder.
 """
 
 ELSEWHERE = """## What others were measured to do
@@ -42,20 +46,22 @@ After `kill -9` of one of four, Kafka's partitions were read again after 43.5 to
 """
 
 
-def measured(nameserver: str, mode: str) -> str:
-    """What the command prints; one that fails ends everything."""
-    command = [sys.executable, "-m", "trimtab", "bench", "rebalance", "-n", nameserver, *OPTIONS.split(), "--mode", mode]  # fmt: skip
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.rstrip()
-    return f"```\n$ trimtab bench rebalance -n {nameserver} {OPTIONS} --mode {mode}\n{text}\n```\n"
-
-
 def section(server: str) -> str:
     print(server, file=sys.stderr)
-    with nameserver_of(server, "sync") as nameserver:
-        runs = [measured(nameserver, mode) for mode in MODES]
-    busy = os.getloadavg()[0]
-    where = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, load {busy:.1f} at the end"
-    return "\n".join([f"## {server}\n", f"Measured on: {where}.\n", *runs])
+    reports = changes_on(server)
+    where = (
+        f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
+        f"load {os.getloadavg()[0]:.1f} at the end"
+    )
+    lines = [f"## {server}\n", f"Measured on: {where}.\n"]
+    lines += ["| | " + " | ".join(COLUMNS) + " | goals |", "|---|" + "---:|" * len(COLUMNS) + "---|"]
+    lines += [_line(who, report) for who, report in reports.items()]
+    return "\n".join([*lines, ""])
+
+
+def _line(who: str, report: Report) -> str:
+    told = ", ".join(f"{goal}: {met(is_met)}" for goal, is_met in goals(who, report).items())
+    return f"| {who} | " + " | ".join(f"{report[name]:,}" for name in COLUMNS) + f" | {told} |"
 
 
 def sections_there() -> dict[str, str]:
