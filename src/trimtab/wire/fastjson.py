@@ -50,8 +50,9 @@ _FLAT_OBJECT: Final = rb'\{(?:[^{}"]++|%b)*+\}' % _STRING
 _UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b)*+([{}\[\]]|\Z)' % _STRING, re.DOTALL)
 _STEPS: Final = {b"{": 1, b"[": 1, b"}": -1, b"]": -1, b"": 0}
 _ODD_KEY_FIRST = re.compile(rb"\{\s*+[-\d{]")
+# `(?!)` never matches. Before 3.11.5 Python went on where a failed look-ahead had ended; a last alternative puts it back.
 _UP_TO_ODD_KEY = re.compile(
-    rb'(?:[^"{,]++|%(string)b|(?![{,]\s*+(?:%(integer)b|%(object)b)\s*+:)[{,])*+'
+    rb'(?:[^"{,]++|%(string)b|(?![{,]\s*+(?:%(integer)b|%(object)b)\s*+:)[{,]|(?!))*+'
     rb"(?:[{,]\s*+(?:(%(integer)b)|(%(object)b))(?=\s*+:)|\Z)"
     % {b"string": _STRING, b"integer": _INTEGER, b"object": _FLAT_OBJECT},
     re.DOTALL,
