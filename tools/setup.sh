@@ -22,9 +22,9 @@ done
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
     fail "Python's venv module is missing; install it (Debian, Ubuntu: the package python3-venv)."
 
-echo "trimtab set-up: installing into .venv (once, a minute or two)"
+echo "trimtab set-up: installing into .venv, once. It fetches Spark, so this takes a few minutes."
 rm -rf .venv
 "$python" -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock.txt
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+.venv/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock.txt
+.venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "$wanted" > .venv/ready
