@@ -95,10 +95,6 @@ class Trust:
             return NEVER_MS
         return broker.listed_since_ms + PROOF_GAP_MS
 
-    def ends_ms(self, queue: MessageQueue) -> int:
-        """When the lease is no longer trusted, if it is not renewed before."""
-        return self.grant(queue).until_ms
-
     def on_granted(self, queue: MessageQueue, sent_ms: int) -> bool:
         """The broker granted what was asked for at this time; whether it counts."""
         broker = self._brokers.get(queue.broker_name)

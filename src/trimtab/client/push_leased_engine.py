@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from trimtab.balance.leased import Holding, LeasedRebalance
+from trimtab.balance.holdings import Holding
+from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.ordered import QueueLock
 from trimtab.client.pulls_values import Riding
 from trimtab.client.push_engine import Engine, Since

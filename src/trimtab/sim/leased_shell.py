@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from trimtab.balance.leased import TICK_MS, LeasedRebalance, Phase
+from trimtab.balance.holdings import Phase
+from trimtab.balance.leased import TICK_MS, LeasedRebalance
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,

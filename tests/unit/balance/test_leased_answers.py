@@ -5,7 +5,8 @@ from typing import TypeVar
 
 import pytest
 
-from trimtab.balance.leased import UNLOCK_AGAIN_MS, Holding, LeasedRebalance, Phase
+from trimtab.balance.holdings import Holding, Phase
+from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
@@ -23,6 +24,7 @@ from trimtab.balance.rebalance_effects import ReadStart, StartPull
 from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.sticky import Sticky
 from trimtab.balance.trust import PROOF_GAP_MS, RENEW_EVERY_MS, TRUST_MS
+from trimtab.balance.unlocks import UNLOCK_AGAIN_MS
 from trimtab.model import MessageQueue
 
 BROKER = "broker-0"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from trimtab.balance.leased import Holding, Phase
+from trimtab.balance.holdings import Holding, Phase
 from trimtab.balance.pipeline import Found, Handed
 from trimtab.balance.progress import Load
 from trimtab.balance.trust import Grant

@@ -2,9 +2,10 @@
 
 import pytest
 
-from trimtab.balance.leased import ACQUIRE_QUEUES_MAX, LeasedRebalance
+from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.leased_effects import Acquire
 from trimtab.balance.strategies import Plan, Sticky, View
+from trimtab.balance.sweeping import ACQUIRE_QUEUES_MAX
 from trimtab.balance.trust import PROOF_GAP_MS
 from trimtab.model import MessageQueue
 from trimtab.sim import run

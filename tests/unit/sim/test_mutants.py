@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from trimtab.balance import rebalance, takeover, trust
-from trimtab.balance.leased import Holding, LeasedRebalance, Phase
+from trimtab.balance.holdings import Holding, Phase
+from trimtab.balance.leased import LeasedRebalance
 from trimtab.balance.leased_effects import LeasedEffect
 from trimtab.balance.progress import Progress
 from trimtab.balance.trust import Trust

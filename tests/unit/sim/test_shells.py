@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.balance.leased import Holding, LeasedRebalance
+from trimtab.balance.holdings import Holding
+from trimtab.balance.leased import LeasedRebalance
 from trimtab.sim.shells import Stage, StageReport, run_on_stage
 from trimtab.sim.shells.stage import Player
 
