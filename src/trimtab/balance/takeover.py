@@ -3,19 +3,22 @@
 A crashed member leaves leases behind, up to 60 s on Apache's brokers. Anybody may unlock them in its name, provided that it must have stopped
 acting on them by then. A member is *absent* from a broker while the broker's list of the group does not have it; what its broker does not
 list cannot renew (`trust.py`, rule 2). If every look at the list for `TAKEOVER_AFTER_MS` missed it, and no two looks were
-further apart than `PROOF_GAP_MS`, it has not renewed since the first look and trusts nothing any more.
+further apart than `LOOKS_APART_MS_MAX`, it has not renewed since the first look and trusts nothing any more.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from trimtab.balance.trust import PROOF_GAP_MS, TRUST_MS
+from trimtab.balance.trust import TRUST_MS
 
 LOOK_EVERY_MS: Final = 500
 CLOCK_MARGIN_MS: Final = 1_000
 """For clocks of different speed (a tenth is far beyond any real one) and for the way of the last answer."""
 TAKEOVER_AFTER_MS: Final = TRUST_MS + CLOCK_MARGIN_MS
+LOOKS_APART_MS_MAX: Final = 1_300
+"""Less than a member must have been listed for before it may renew (`PROOF_GAP_MS`), by as much as clocks may differ in speed: else one whose
+clock is fast could come, renew and go between two looks of one whose clock is slow."""
 ABSENT_MEMBERS_MAX: Final = 10_000
 
 
@@ -46,7 +49,7 @@ class Absences:
         if watch is None:
             self._brokers[broker_name] = _Watch(present, sent_ms, {})
             return []
-        if now_ms - watch.looked_ms > PROOF_GAP_MS:
+        if now_ms - watch.looked_ms > LOOKS_APART_MS_MAX:
             # Somebody may have come and gone unseen since the last look: nothing is proven, every absence begins anew.
             watch.absent = {name: _Absence(now_ms) for name in watch.absent}
         for name in [name for name in watch.absent if name in present]:

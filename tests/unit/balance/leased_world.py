@@ -60,6 +60,7 @@ class Member:
         self.is_stable = is_stable
         self.machine = LeasedRebalance(GROUP, name, Sticky(), has_new_id=not is_stable)
         self.is_alive = True
+        self.is_leaving = False
         self.paused_until_ms = 0
         self.cut: set[str] = set()
         self.events: list[tuple[int, LeasedEffect]] = []
@@ -222,6 +223,7 @@ class Member:
 
     def stop(self) -> None:
         """Leaves in order: everything is handed over, then it says goodbye."""
+        self.is_leaving = True
 
         def say_goodbye() -> None:
             if self.is_alive and not self.machine.is_idle:

@@ -132,7 +132,7 @@ def test_whatever_happens_nobody_holds_a_queue_twice_and_all_are_held_in_the_end
         event = chance.choice(["join", "stop", "crash", "pause", "restart", "cut", "back"])
         if event == "join" and len(alive) < 8:
             world.join(f"n{step}")
-        elif event in ("stop", "crash") and len(alive) > 2:
+        elif event in ("stop", "crash") and sum(not one.is_leaving for one in alive) > 2:
             member.stop() if event == "stop" else member.crash()
         elif event == "pause":
             member.pause(chance.choice([500, 5_000, 20_000, 70_000]))
