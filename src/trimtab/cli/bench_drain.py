@@ -1,15 +1,18 @@
 """`trimtab bench drain`: how fast this client reads what is in a topic."""
 
-import asyncio
 import os
 
 import click
-import msgspec
+
+from trimtab.cli.shell import Shell, remote
 
 
-@click.command(epilog="Example: trimtab bench drain -n 127.0.0.1:9876 --topic bench --api columns --json")
-@click.option(
-    "-n", "--nameserver", envvar="NAMESRV_ADDR", required=True, help="Name servers, host:port;host:port."
+@click.command(
+    epilog="""\b
+Examples:
+  trimtab bench drain --topic bench
+  trimtab bench drain --topic bench --api push --batch 32
+  trimtab bench drain -n 127.0.0.1:9876 --topic bench --api columns --json"""
 )
 @click.option("--topic", required=True, help="Read as it is now; what is sent meanwhile is not waited for.")
 @click.option(
@@ -30,11 +33,13 @@ import msgspec
     help="Push: messages for one handler at most.",
 )
 @click.option("--depth", type=click.IntRange(1, 64), help="Pulls of one queue on their way at once.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def drain(
-    nameserver: str, topic: str, group: str | None, api: str, batch: int, depth: int | None, *, as_json: bool
-) -> None:
+@remote
+def drain(shell: Shell, topic: str, group: str | None, api: str, batch: int, depth: int | None) -> None:
     """Read everything that is in a topic now, then exit."""
+    import asyncio
+
+    import msgspec
+
     from trimtab.cli.progress import progress_bar
     from trimtab.client.pulls_drain import DrainLoad, DrainReport, run_drain
     from trimtab.io.chance import seeded_chance
@@ -42,7 +47,7 @@ def drain(
     from trimtab.settings import Pulling
 
     load = DrainLoad(
-        nameserver=nameserver,
+        **shell.target.options(),
         topic=topic,
         group=group or f"trimtab-drain-{os.getpid()}-{seeded_chance().randbytes(3).hex()}",
         api=api,  # type: ignore[arg-type]  # click checked it
@@ -52,12 +57,12 @@ def drain(
     )
 
     async def run() -> DrainReport:
-        with progress_bar("draining", None, is_quiet=as_json) as advance:
-            return await run_drain(load, (lambda _: None) if as_json else advance)
+        with progress_bar("draining", None, is_quiet=shell.as_json) as advance:
+            return await run_drain(load, (lambda _: None) if shell.as_json else advance)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         report = runner.run(run())
-    if as_json:
+    if shell.as_json:
         click.echo(msgspec.json.encode(report).decode())
         return
     wasted = f", {report.pulls:,} pulls, {report.wasted_pulls} of them for nothing"

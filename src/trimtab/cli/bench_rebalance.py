@@ -1,17 +1,19 @@
 """`trimtab bench rebalance`: what planned membership changes cost on that cluster."""
 
-import asyncio
 import os
+from typing import Any
 
 import click
-import msgspec
+
+from trimtab.cli.shell import Shell, remote
 
 
 @click.command(
-    epilog="Example: trimtab bench rebalance -n 127.0.0.1:9876 --members 4 --changes 8 --rate 2000 --handler-ms 30 --mode classic"
-)
-@click.option(
-    "-n", "--nameserver", envvar="NAMESRV_ADDR", required=True, help="Name servers, host:port;host:port."
+    epilog="""\b
+Examples:
+  trimtab bench rebalance --changes 4 --rate 500
+  trimtab bench rebalance --changes 4 --rate 500 --mode classic
+  trimtab bench rebalance -n 127.0.0.1:9876 --members 4 --changes 8 --stable-ids --json"""
 )
 @click.option("--members", type=click.IntRange(2, 100), default=4, show_default=True)
 @click.option(
@@ -28,32 +30,33 @@ import msgspec
     "--pause-s", type=click.FloatRange(0), default=5.0, show_default=True, help="Between two changes."
 )
 @click.option("--stable-ids", is_flag=True, help="Changes are restarts under the same id.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def rebalance(*, nameserver: str, rate: int, stable_ids: bool, as_json: bool, **options: object) -> None:
+@remote
+def rebalance(shell: Shell, *, rate: int, stable_ids: bool, **options: Any) -> None:
     """Let members leave and join under load, in a topic and group of their own, and count what that costs."""
+    import asyncio
+
+    import msgspec
+
     from trimtab.client.rebalance_load import RebalanceLoad, RebalanceReport, run_rebalance_load
     from trimtab.io.chance import seeded_chance
     from trimtab.io.loops import new_event_loop
 
     name = f"trimtab-rebalance-{os.getpid()}-{seeded_chance().randbytes(3).hex()}"
-    load = msgspec.convert(
-        {
-            **options,
-            "nameserver": nameserver,
-            "topic": name,
-            "group": name,
-            "per_second": rate,
-            "has_stable_ids": stable_ids,
-        },
-        RebalanceLoad,
+    load = RebalanceLoad(
+        topic=name,
+        group=name,
+        per_second=rate,
+        has_stable_ids=stable_ids,
+        **shell.target.options(),
+        **options,
     )
 
     async def run() -> RebalanceReport:
-        return await run_rebalance_load(load, told=(lambda _: None) if as_json else _tell)
+        return await run_rebalance_load(load, told=(lambda _: None) if shell.as_json else _tell)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         report = runner.run(run())
-    if as_json:
+    if shell.as_json:
         click.echo(msgspec.json.encode(report).decode())
         return
     for field, value in msgspec.structs.asdict(report).items():

@@ -1,11 +1,11 @@
 """`trimtab bench send`: how fast this client sends to that cluster."""
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
+
+from trimtab.cli.shell import NOT_SO, Shell, remote
 
 if TYPE_CHECKING:
     from trimtab.client.send_load import SendLoad, SendReport
@@ -16,10 +16,11 @@ QUEUES = 8
 
 
 @click.command(
-    epilog="Example: trimtab bench send -n 127.0.0.1:9876 --topic bench --messages 100000 --in-flight 1000 --json"
-)
-@click.option(
-    "-n", "--nameserver", envvar="NAMESRV_ADDR", required=True, help="Name servers, host:port;host:port."
+    epilog="""\b
+Examples:
+  trimtab bench send --topic bench
+  trimtab bench send --topic bench --messages 20000 --rate 2000 --policy round-robin
+  trimtab bench send -n 127.0.0.1:9876 --topic bench --in-flight 1000 --json"""
 )
 @click.option("--topic", required=True, help="Sent to; created if it does not exist, with 8 queues a broker.")
 @click.option("--messages", type=click.IntRange(1), default=100_000, show_default=True)
@@ -39,9 +40,9 @@ QUEUES = 8
     help="How a queue is chosen.",
 )
 @click.option("--no-batching", is_flag=True, help="Every message leaves by itself.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@remote
 def send(
-    nameserver: str,
+    shell: Shell,
     topic: str,
     messages: int,
     size: int,
@@ -51,10 +52,10 @@ def send(
     policy: str,
     *,
     no_batching: bool,
-    as_json: bool,
 ) -> None:
     """Send messages and wait for every receipt; exit code 1 if any send failed."""
-    from trimtab.cli.shell import NOT_SO
+    import msgspec
+
     from trimtab.client.send_load import SendLoad
 
     load = SendLoad(
@@ -65,13 +66,15 @@ def send(
         batch_messages=batch,
         per_second=rate,
     )
-    report = _run(nameserver, load, policy, batching=not no_batching, is_quiet=as_json)
-    click.echo(msgspec.json.encode(report).decode() if as_json else _told(report))
+    report = _run(shell, load, policy, batching=not no_batching)
+    click.echo(msgspec.json.encode(report).decode() if shell.as_json else _told(report))
     if report.errors:
         raise click.exceptions.Exit(NOT_SO)
 
 
-def _run(nameserver: str, load: "SendLoad", policy: str, *, batching: bool, is_quiet: bool) -> "SendReport":
+def _run(shell: Shell, load: "SendLoad", policy: str, *, batching: bool) -> "SendReport":
+    import asyncio
+
     from trimtab.cli.progress import progress_bar
     from trimtab.client.producer import Producer
     from trimtab.client.send_load import run_send_load
@@ -81,20 +84,20 @@ def _run(nameserver: str, load: "SendLoad", policy: str, *, batching: bool, is_q
     sending = replace(Sending(), policy=policy, batching=batching)
 
     async def run() -> "SendReport":
-        await _make_topic(nameserver, load.topic)
-        async with Producer("trimtab-bench", nameserver=nameserver, sending=sending) as producer:
-            with progress_bar("sending", load.messages, is_quiet=is_quiet) as advance:
+        await _make_topic(shell, load.topic)
+        async with Producer("trimtab-bench", sending=sending, **shell.target.options()) as producer:
+            with progress_bar("sending", load.messages, is_quiet=shell.as_json) as advance:
                 return await run_send_load(producer, load, progress=advance)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(run())
 
 
-async def _make_topic(nameserver: str, topic: str) -> None:
+async def _make_topic(shell: Shell, topic: str) -> None:
     from trimtab.client.admin import Admin
     from trimtab.client.admin.reach import NoSuchTopicError
 
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(**shell.target.options()) as admin:
         try:
             await admin.topic_route(topic)
         except NoSuchTopicError:

@@ -116,9 +116,11 @@ async def _show_groups(cluster: "AsyncCluster", plan: DemoPlan, screen: "Screen"
     screen.say(
         f"{plan.members} consumers, each a process of its own, share {plan.queues * 2} queues. One joins, one leaves, one is killed with"
         f" SIGKILL, while {plan.per_second} messages a second come in and each takes {plan.handler_ms} ms of work. First as RocketMQ's"
-        " own clients do it (classic), then with leases."
+        " own clients do it (classic), then with leases. For every change: how long until each queue had one holder again, how many"
+        " queues changed hands, and how many messages were delivered again so far."
     )
     counts = [await show_group(cluster, plan, screen, mode) for mode in ("classic", "leased")]
+    screen.say("")
     screen.say(counts_table(counts))
     return counts
 
@@ -190,12 +192,12 @@ def _say_what_next(
     else:
         screen.say("\nThree commands to try next:")
         commands = (
-            ("up", "a broker of your own, for clients in any language"),
-            ("demo --keep", "the same again, and cluster and dashboard stay for you"),
-            ("sim compare join", "one member more: both modes and all strategies, on virtual time"),
+            ("up", "a broker of your own"),
+            ("demo --keep", "again; cluster and dashboard stay"),
+            ("sim compare join", "all strategies, on virtual time"),
         )
     program = program_name(sys.argv[0])
-    width = len(program) + 32
+    width = len(program) + max(len(command) for command, _ in commands) + 2
     for command, what in commands:
         screen.say(f"  [bold]{escape(f'{program} {command}'):<{width}}[/bold] {what}")
 

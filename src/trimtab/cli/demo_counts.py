@@ -129,9 +129,12 @@ def counts_table(counts: Sequence[GroupCounts]) -> "Table":
         column.justify = "right"
     rows = (
         ("messages sent", [f"{count.sent:,}" for count in counts]),
-        ("delivered twice: a member joined, another left", [f"{count.twice_planned:,}" for count in counts]),
+        (
+            "delivered twice: a member joined, another left",
+            [_judged(count.twice_planned) for count in counts],
+        ),
         ("delivered twice: a member crashed", [f"{count.twice_crash:,}" for count in counts]),
-        ("lost", [f"{count.lost:,}" for count in counts]),
+        ("lost", [_judged(count.lost) for count in counts]),
         ("queue-seconds with two holders", [f"{count.double_held_s:.2f}" for count in counts]),
         ("queue-seconds with none", [f"{count.unheld_s:.2f}" for count in counts]),
         (
@@ -143,3 +146,7 @@ def counts_table(counts: Sequence[GroupCounts]) -> "Table":
     for name, cells in rows:
         table.add_row(name, *cells)
     return table
+
+
+def _judged(count: int) -> str:
+    return f"[{'yellow' if count else 'green'}]{count:,}[/]"

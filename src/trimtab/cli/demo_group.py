@@ -223,7 +223,7 @@ async def show_group(cluster: "AsyncCluster", plan: "DemoPlan", screen: "Screen"
         await admin.create_topic(group.topic, queues=plan.queues)
     screen.say(f"[bold]{mode}[/bold]")
     try:
-        with screen.moving(lambda: _members_table(group, load)):
+        async with screen.moving(lambda: _members_table(group, load)):
             for _ in range(plan.members):
                 await group.join()
             await group.settled()
@@ -258,7 +258,7 @@ async def _changes(group: Group, load: Load, plan: "DemoPlan", screen: "Screen",
     changes: tuple[tuple[str, Callable[[], Awaitable[str]]], ...] = (
         ("joined", group.join),
         ("left", group.leave),
-        ("was killed", group.crash),
+        ("killed", group.crash),
     )
     async with load.running():
         for what, change in changes:
@@ -273,8 +273,8 @@ async def _changes(group: Group, load: Load, plan: "DemoPlan", screen: "Screen",
             group.settle_ms_max = max(group.settle_ms_max, settle_ms)
             again = sum(group.ledger.twice())
             screen.say(
-                f"  {name} {what:<10}  settled after {settle_ms / 1000:4.1f} s, {moves:2} of {group.queues} queues moved (at least {least}),"
-                f" {again:3} messages came again"
+                f"  {name} {what:<6}  settled in {settle_ms / 1000:4.1f} s, {moves:2} queues moved (min {least}),"
+                f" [{'yellow' if again else 'green'}]{again:3} came again[/]"
             )
         await asyncio.sleep(plan.pause_s)
 

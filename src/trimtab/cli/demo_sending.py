@@ -50,7 +50,7 @@ async def show_sending(cluster: "AsyncCluster", plan: "DemoPlan", screen: "Scree
     async with Admin(nameserver=cluster.nameserver) as admin:
         await admin.create_topic(TOPIC, queues=4)
     rows: list[SendingRow] = []
-    with screen.moving(lambda: _table(rows)):
+    async with screen.moving(lambda: _table(rows)):
         for policy in ("round-robin", "adaptive"):
             await _with_policy(cluster, plan, policy, rows.append)
     screen.say(_table(rows))
@@ -66,7 +66,7 @@ async def _with_policy(
     async with Producer("demo", nameserver=cluster.nameserver, sending=Sending(policy=policy)) as producer:
         done(await _row(producer, plan, policy, "both are well"))
         async with _slow(cluster):
-            done(await _row(producer, plan, policy, f"{SLOW_BROKER} is slow", is_slow=True))
+            done(await _row(producer, plan, policy, f"{SLOW_BROKER} slow", is_slow=True))
 
 
 async def _row(
@@ -110,7 +110,7 @@ def _table(rows: list[SendingRow]) -> "Table":
     from rich.table import Table
 
     table = Table(
-        "policy", "when", "broker-a", "broker-b", "mean", "99 % within", "errors", box=None, padding=(0, 2)
+        "policy", "when", "broker-a", "broker-b", "mean", "99% in", "errors", box=None, padding=(0, 0, 0, 2)
     )
     for column in table.columns[2:]:
         column.justify = "right"

@@ -35,7 +35,9 @@ async def archive_topics(nameserver: str, topics: list[str], folder: Path, scree
 
     clock = SystemClock()
     began_ms = clock.monotonic_ms()
-    with screen.moving(lambda: f"Spark is at work ({(clock.monotonic_ms() - began_ms) / 1000:.0f} s) …"):
+    async with screen.moving(
+        lambda: f"Spark is at work ({(clock.monotonic_ms() - began_ms) / 1000:.0f} s) …"
+    ):
         found = json.loads(await _said_by_spark(nameserver, topics, folder))
     rows = int(found["rows"])
     screen.say(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trimtab.client.admin import Admin
-    from trimtab.client.admin.rows import FoundMessage, ResentMessage
+    from trimtab.client.admin.rows import FoundMessage, QueueRange, ResentMessage
 
 PREFIX = "%DLQ%"
 READ_AT_ONCE = 32
@@ -44,9 +44,19 @@ def list_letters(shell: Shell) -> None:
     shell.finish(found.failures)
 
 
+async def _queues_of(admin: "Admin", group: str) -> "tuple[QueueRange, ...]":
+    from trimtab.client.admin.reach import NoSuchTopicError
+
+    try:
+        return (await admin.topic_queues(PREFIX + group)).queues
+    except NoSuchTopicError:
+        await admin.group_settings(group)  # says so if there is no such group
+        raise NotSoError(f"group {group!r} has no dead letters") from None
+
+
 async def letters_in(admin: "Admin", group: str) -> "AsyncGenerator[FoundMessage]":
     """The dead letters of a group, queue by queue, each from its oldest on, to where the queues end now. Only a few are in memory."""
-    for row in (await admin.topic_queues(PREFIX + group)).queues:
+    for row in await _queues_of(admin, group):
         offset = row.min_offset
         while offset < row.max_offset:
             read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
@@ -61,7 +71,7 @@ async def letters_in(admin: "Admin", group: str) -> "AsyncGenerator[FoundMessage
 async def letters_of(admin: "Admin", group: str, count: int) -> "list[FoundMessage]":
     """The oldest dead letters of a group."""
     found: list[FoundMessage] = []
-    for row in (await admin.topic_queues(PREFIX + group)).queues:
+    for row in await _queues_of(admin, group):
         offset, taken = row.min_offset, 0
         while offset < row.max_offset and taken < count:
             read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
@@ -128,8 +138,8 @@ def replay(
     shell: Shell, name: str, ids: tuple[str, ...], *, to_origin: bool, yes: bool, dry_run: bool
 ) -> None:
     """Let the group try its dead letters again. They are read and sent a few at a time, however many there are."""
-    waiting = shell.ask(lambda admin: admin.topic_queues(PREFIX + name))
-    there = sum(row.max_offset - row.min_offset for row in waiting.queues)
+    waiting = shell.ask(lambda admin: _queues_of(admin, name))
+    there = sum(row.max_offset - row.min_offset for row in waiting)
     where = "the topics they came from, for every group" if to_origin else f"group {name}"
     if not dry_run:
         what = f"{len(ids)} dead letter(s)" if ids else f"{there:,} dead letter(s)"

@@ -201,23 +201,14 @@ def lag(shell: Shell, name: str) -> None:
                 number_text(row["lag"]),
                 number_text(row["lag_max"]),
                 span_text(row["lag_ms"]),
+                "",  # brokers count what a group consumes in all its topics together
             )
             for row in rows
         ]
-        texts.append(
-            (
-                "total",
-                str(len(progress.queues)),
-                number_text(progress.lag),
-                "",
-                rate_text(progress.consumed_per_s),
-            )
-        )
-        print_table(
-            ("TOPIC", "QUEUES", "LAG", "LARGEST", "LAG-TIME"),
-            texts,
-            right=("QUEUES", "LAG", "LARGEST", "LAG-TIME"),
-        )
+        total = (str(len(progress.queues)), number_text(progress.lag))
+        texts.append(("total", *total, "", "", rate_text(progress.consumed_per_s)))
+        titles = ("TOPIC", "QUEUES", "LAG", "LARGEST", "LAG-TIME", "RATE")
+        print_table(titles, texts, right=titles[1:])
     shell.finish(progress.failures)
 
 

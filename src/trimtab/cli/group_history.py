@@ -113,13 +113,14 @@ def _print_rebalances(rebalances: "Iterable[Rebalance | Rebalanced]") -> None:
 
 
 def _texts(change: "Change") -> tuple[str, ...]:
-    is_move = change.what == "moved"
+    came = change.what in ("joined", "moved")
+    before = change.before if change.what == "moved" else None if came else change.member
     return (
         time_text(change.at_ms),
         change.what,
         change.queue or "-",
-        (change.before or "-") if is_move else change.member,
-        change.member if is_move else "-",
+        before or "-",
+        change.member if came else "-",
         span_text(change.took_ms),
         span_text(change.unheld_ms),
         "; ".join(part for part in (change.cause, change.detail) if part) or "-",

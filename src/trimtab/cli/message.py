@@ -14,7 +14,7 @@ from trimtab.cli.moments import parse_place, parse_time, time_text
 from trimtab.cli.printing import print_facts, print_json, print_table, say, warn
 from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
-from trimtab.errors import NoRouteError
+from trimtab.errors import NoMessageError, NoRouteError
 
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
@@ -278,12 +278,21 @@ Examples:
 @remote
 def get(shell: Shell, message_id: str, topic: str | None, *, body_only: bool) -> None:
     """Show one message by its id."""
-    found = shell.ask(lambda admin: admin.message(message_id, topic))
+    found = _the_message(shell, message_id, topic)
     if body_only:
         sys.stdout.buffer.write(found.body)
         sys.stdout.buffer.flush()
     elif not shell.print_json(envelope(found)):
         print_message(found)
+
+
+def _the_message(shell: Shell, message_id: str, topic: str | None) -> "FoundMessage":
+    try:
+        return shell.ask(lambda admin: admin.message(message_id, topic))
+    except NoMessageError:
+        where = f"topic {topic!r} has no message" if topic else "no broker has a message"
+        hint = "" if topic else "; if a producer gave the id, say --topic too"
+        raise NotSoError(f"{where} {message_id!r}{hint}") from None
 
 
 def print_message(found: "FoundMessage") -> None:
@@ -318,7 +327,14 @@ Examples:
 @click.option("--key", help="One of the message's keys.")
 @click.option("--id", "message_id", help="The id that the producer gave.")
 @click.option("--since", metavar="TIME", help="2026-01-31T12:00, @MILLISECONDS, or -15m.")
-@click.option("--max", "max_messages", type=click.IntRange(1, 1024), default=64, show_default=True)
+@click.option(
+    "--max",
+    "max_messages",
+    type=click.IntRange(1, 1024),
+    default=64,
+    show_default=True,
+    help="The newest so many.",
+)
 @remote
 def query(
     shell: Shell,
@@ -342,9 +358,8 @@ def query(
     else:
         wanted = message_id or ""
         found = shell.ask(lambda admin: admin.messages_by_id(topic, wanted))
-    if not shell.print_json(
-        {"messages": [envelope(one) for one in found.messages], "failures": found.failures}
-    ):
+    newest = found.messages[-max_messages:]  # every broker gave as many
+    if not shell.print_json({"messages": [envelope(one) for one in newest], "failures": found.failures}):
         rows = [
             (
                 one.message_id,
@@ -355,7 +370,7 @@ def query(
                 " ".join(one.keys),
                 str(len(one.body)),
             )
-            for one in found.messages
+            for one in newest
         ]
         if rows:
             print_table(
@@ -418,7 +433,7 @@ def resend(
     """Send a copy of a message: same body, tag, keys, properties and id."""
     from trimtab.client.admin.letters import origin_of
 
-    found = shell.ask(lambda admin: admin.message(message_id, topic))
+    found = _the_message(shell, message_id, topic)
     where = target or origin_of(found)
     if dry_run:
         if not shell.print_json({"to": where, "sent": None, "message": envelope(found)}):

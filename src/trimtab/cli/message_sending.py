@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -121,9 +122,7 @@ async def send_all(
 
     async with Producer(
         group,
-        nameserver=shell.target.nameserver,
-        credentials=shell.target.credentials(),
-        tls=shell.target.tls or None,
+        **shell.target.options(),
         timeouts=Timeouts(
             send_s=shell.timeout_s, request_s=shell.timeout_s, connect_s=min(3.0, shell.timeout_s)
         ),
@@ -132,11 +131,7 @@ async def send_all(
         at_once = (
             1  # the first one alone: it finds the route, so that those after it leave in the order they came
         )
-        loop = asyncio.get_running_loop()
-        while True:
-            data = await loop.run_in_executor(None, next, bodies, None)
-            if data is None:
-                break
+        async for data in _read_aside(bodies):
             waiting.append(asyncio.ensure_future(producer.send(message_of(form, data))))
             if len(waiting) >= at_once or sys.stdin.isatty():
                 for task in waiting:
@@ -146,6 +141,45 @@ async def send_all(
             yield await task
 
 
+async def _read_aside(bodies: Iterator[bytes]) -> "AsyncIterator[bytes]":
+    """What a thread reads for which nobody waits at the end: Ctrl-C ends the program though nobody types the next line."""
+    import asyncio
+    import queue
+    import threading
+
+    loop = asyncio.get_running_loop()
+    wanted: queue.SimpleQueue[asyncio.Future[bytes | None]] = queue.SimpleQueue()
+
+    def tell(answer: "asyncio.Future[bytes | None]", data: bytes | None, error: Exception | None) -> None:
+        if answer.cancelled():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(data)
+
+    def read() -> None:
+        while True:
+            answer, data, error = wanted.get(), None, None
+            try:
+                data = next(bodies, None)
+            except Exception as caught:  # noqa: BLE001 - told to whoever waits
+                error = caught
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(tell, answer, data, error)
+            if data is None:
+                return
+
+    threading.Thread(target=read, daemon=True, name="trimtab-stdin").start()
+    while True:
+        answer = loop.create_future()
+        wanted.put(answer)
+        data = await answer
+        if data is None:
+            return
+        yield data
+
+
 def bodies_from(texts: tuple[str, ...], files: tuple[Path, ...], delimiter: bytes) -> Iterator[bytes]:
     """The command line's texts, then whole files; without either, stdin by lines."""
     for text in texts:
@@ -153,4 +187,5 @@ def bodies_from(texts: tuple[str, ...], files: tuple[Path, ...], delimiter: byte
     for file in files:
         yield file.read_bytes()
     if not texts and not files:
-        yield from pieces_of(sys.stdin.buffer, delimiter)
+        # Its raw stream: a thread that hangs in a read of the buffered one would hold a lock that Python wants at its end.
+        yield from pieces_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), delimiter)

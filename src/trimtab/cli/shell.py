@@ -79,6 +79,14 @@ class Target:
             return None
         return Credentials(self.access_key, self.secret_key)
 
+    def options(self) -> dict[str, Any]:
+        """What a client is told: where to connect, and as whom."""
+        return {
+            "nameserver": self.nameserver,
+            "credentials": self.credentials(),
+            "tls": self.tls or None,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
@@ -107,9 +115,7 @@ class Shell:
         from trimtab.settings import Timeouts
 
         async with Admin(
-            nameserver=self.target.nameserver,
-            credentials=self.target.credentials(),
-            tls=self.target.tls or None,
+            **self.target.options(),
             timeouts=Timeouts(request_s=self.timeout_s, connect_s=min(3.0, self.timeout_s)),
         ) as admin:
             try:

@@ -17,6 +17,7 @@ from trimtab.client.received import Received
 from trimtab.errors import RangeGoneError, SettingsError
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
+from trimtab.wire.signing import Credentials
 
 Api: TypeAlias = Literal["push", "pull", "columns"]
 Progress: TypeAlias = Callable[[int], None]
@@ -37,6 +38,8 @@ class DrainLoad(msgspec.Struct, frozen=True, kw_only=True):
     batch_messages: int = 1
     """Push: more than one gives the handler lists of up to so many."""
     pulling: Pulling = Pulling()
+    credentials: Credentials | None = None
+    tls: bool | str | None = None
 
 
 class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,8 @@ async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> Dra
         # Apache's brokers remember how a connection first spoke for a group: a reader of the same one would keep the push consumer from leases.
         f"{load.group}-ranges" if load.api == "push" else load.group,
         nameserver=load.nameserver,
+        credentials=load.credentials,
+        tls=load.tls,
         start="first",
         auto_commit_s=5.0 if load.keeps_offsets else None,
         pulling=load.pulling,
@@ -210,6 +215,8 @@ async def _by_push(load: DrainLoad, ranges: dict[MessageQueue, range], count: _C
         handler=many if is_batch else one,
         batch_messages_max=load.batch_messages if is_batch else None,
         nameserver=load.nameserver,
+        credentials=load.credentials,
+        tls=load.tls,
         start="first",
         pulling=load.pulling,
     ) as consumer:

@@ -22,6 +22,7 @@ from trimtab.client.received import Received
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.model import Message, MessageQueue
+from trimtab.wire.signing import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class RebalanceLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Between two changes."""
     has_stable_ids: bool = False
     """Members that leave come back under the same id: a rolling restart."""
+    credentials: Credentials | None = None
+    tls: bool | str | None = None
 
     def __post_init__(self) -> None:
         if self.members < 2 or self.changes < 0 or self.per_second < 1 or self.handler_ms < 0:
@@ -133,6 +136,8 @@ class _Group:
             subscribe={load.topic: "*"},
             handler=self._handle,
             nameserver=load.nameserver,
+            credentials=load.credentials,
+            tls=load.tls,
             client_id=f"{load.group}-{name}" if load.has_stable_ids else None,
             start="first",
             mode=load.mode,
@@ -189,7 +194,9 @@ class Sending:
 
     async def run(self, load: RebalanceLoad) -> None:
         time_s = asyncio.get_running_loop().time
-        async with Producer("trimtab-bench", nameserver=load.nameserver) as producer:
+        async with Producer(
+            "trimtab-bench", nameserver=load.nameserver, credentials=load.credentials, tls=load.tls
+        ) as producer:
             began_s = time_s()
             while not self.is_over:
                 tried = self.sent + self.errors
@@ -212,7 +219,7 @@ async def run_rebalance_load(
 ) -> RebalanceReport:
     """All of it, from the topic's creation to the last message. Topic and group are gone afterwards."""
     clock = clock or SystemClock()
-    async with Admin(nameserver=load.nameserver) as admin:
+    async with Admin(nameserver=load.nameserver, credentials=load.credentials, tls=load.tls) as admin:
         await admin.create_topic(load.topic, queues=load.queues)
         group = _Group(load, clock)
         try:

@@ -34,6 +34,26 @@ def test_an_account_is_taken_from_the_environment_from_options_and_from_a_file(t
         assert told.code == 0, told.err
         assert as_somebody(ns, ADMIN, "message", "send", "mine", "hello").code == 0
         assert as_somebody(ns, ADMIN, "message", "consume", "mine").out == "hello\n"
+        for bench in (
+            ("send", "--topic", "mine", "--messages", "20"),
+            ("drain", "--topic", "mine", "--api", "pull"),
+            (
+                "rebalance",
+                "--members",
+                "2",
+                "--changes",
+                "0",
+                "--rate",
+                "50",
+                "--pause-s",
+                "0.1",
+                "--queues",
+                "2",
+            ),
+        ):
+            told = as_somebody(ns, ADMIN, "bench", *bench, "--json")
+            assert told.code == 0, told.err
+        assert as_somebody(ns, FORGER, "bench", "send", "--topic", "mine").code == 1
 
 
 @pytest.mark.parametrize("who", [None, FORGER, STRANGER], ids=["nobody", "forger", "stranger"])

@@ -1,10 +1,12 @@
 """`trimtab demo`: what it counts, what it shows, and all of it in small."""
 
+import asyncio
 import io
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -77,7 +79,33 @@ def test_the_whole_demo_in_small(tmp_path: Path) -> None:
     text = shown.getvalue()
     assert "\x1b" not in text, "no terminal, no colours"
     assert "Three commands to try next" in text
+    rows = [line for line in text.splitlines() if line.startswith("  ")]
+    assert len(rows) >= 4 + 2 * 3 + 8 + 3, "sending, changes, figures, commands"
+    assert max(map(len, rows)) <= 80, "a row stays a row in a usual window"
     assert "Three commands to try next" in (tmp_path / "new" / "demo.html").read_text()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_table_that_moves_is_drawn_where_its_figures_change() -> None:
+    threads: list[int] = []
+    enough = asyncio.Event()
+
+    def draw() -> str:
+        threads.append(threading.get_ident())
+        if len(threads) == 3:
+            enough.set()
+        return f"frame {len(threads)}"
+
+    async def run() -> None:
+        async with Screen(Terminal()).moving(draw):
+            await enough.wait()
+
+    asyncio.run(run())
+    assert set(threads) == {threading.get_ident()}
 
 
 def test_the_commands_at_the_end_work_as_they_are_typed(

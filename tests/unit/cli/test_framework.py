@@ -107,6 +107,9 @@ def test_help_loads_no_client_and_no_table() -> None:
         ["topic", "--help"],
         ["group", "describe", "--help"],
         ["message", "send", "--help"],
+        ["bench", "send", "--help"],
+        ["bench", "drain", "--help"],
+        ["bench", "rebalance", "--help"],
     ):
         done = subprocess.run(
             [sys.executable, "-c", program, *args], capture_output=True, text=True, check=False

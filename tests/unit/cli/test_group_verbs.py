@@ -89,6 +89,10 @@ def test_members_lag_and_list(cluster: BlockingCluster) -> None:
     ends = filled(cluster, "lagging", "lag-g", offset=2)
     ns = cluster.nameserver
     assert good(ns, "group", "lag", "lag-g", "--json").json["lag"] == sum(ends.values()) - 2 * len(ends)
+    titles, *topics, total = good(ns, "group", "lag", "lag-g").rows
+    assert titles == ["TOPIC", "QUEUES", "LAG", "LARGEST", "LAG-TIME", "RATE"]
+    assert {len(row) for row in topics} == {5}
+    assert (total[0], total[-1].endswith("/s"), len(total)) == ("total", True, 4)
     assert "no members connected" in good(ns, "group", "members", "lag-g").out
     member = holding(cluster, "lag-g", "lagging", "c-1", "broker-a")
     with online([member], list(cluster.brokers.values())):

@@ -64,11 +64,24 @@ def test_finding_a_message(cluster: BlockingCluster) -> None:
     assert by_key == by_id == [good(ns, "message", "get", receipt["offset_message_id"], "--json").json]
     told = run(ns, "message", "query", "found", "--key", "o-2")
     assert (told.code, told.err) == (1, "trimtab: topic 'found' has no message with key 'o-2'\n")
-    assert run(ns, "message", "get", "nonsense").code == 1
+    told = run(ns, "message", "get", "nonsense")
+    assert (told.code, told.err.startswith("trimtab: no broker has a message 'nonsense'")) == (1, True)
+    told = run(ns, "message", "resend", "nonsense", "--topic", "found", "--yes")
+    assert (told.code, told.err) == (1, "trimtab: topic 'found' has no message 'nonsense'\n")
     assert run(ns, "message", "query", "found").code == 2
     assert run(ns, "message", "consume", "found", "-f", "%z").code == 2
     assert run(ns, "message", "consume", "found", "--queue", "broker-z:0").code == 2
     assert run(ns, "message", "trace", receipt["message_id"]).code == 1
+
+
+def test_a_query_gives_the_newest_and_no_more_than_were_asked_for(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    good(ns, "topic", "create", "queried", "--queues", "2")
+    for number in range(8):
+        good(ns, "message", "send", "queried", str(number), "--key", "same")
+    found = good(ns, "message", "query", "queried", "--key", "same", "--max", "3", "--json").json["messages"]
+    assert [one["body"] for one in found] == ["5", "6", "7"]
+    assert len(good(ns, "message", "query", "queried", "--key", "same", "--max", "3").rows) == 1 + 3
 
 
 def test_a_copy_of_a_message(cluster: BlockingCluster) -> None:
@@ -103,6 +116,15 @@ def test_dead_letters(cluster: BlockingCluster) -> None:
     ]
     assert (again["body"], again["keys"], again["message_id"]) == ("dead", ["o-1"], letter["message_id"])
     assert run(ns, "dlq", "replay", "buried-g", "--id", "other", "--yes").code == 1
+
+
+def test_no_dead_letters_and_no_such_group_are_told_apart(cluster: BlockingCluster) -> None:
+    ns = cluster.nameserver
+    for verb in (("show",), ("replay", "--yes")):
+        told = run(ns, "dlq", *verb, "TOOLS_CONSUMER")
+        assert (told.code, told.err) == (1, "trimtab: group 'TOOLS_CONSUMER' has no dead letters\n")
+        told = run(ns, "dlq", *verb, "TOOLS_CONSUMR")
+        assert (told.code, "did you mean TOOLS_CONSUMER" in told.err) == (1, True)
 
 
 def test_delimiters_and_keys_that_cannot_be_are_said_in_one_line(cluster: BlockingCluster) -> None:

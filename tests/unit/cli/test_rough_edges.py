@@ -86,6 +86,19 @@ def test_ctrl_c_ends_it_with_130_and_without_a_word(nameserver: str, args: tuple
         assert err.strip() == b""
 
 
+def test_ctrl_c_ends_a_send_that_waits_for_the_next_line(nameserver: str) -> None:
+    kept_open, fed = os.pipe()
+    with program(nameserver, "message", "send", "edges", "--json", stdin=kept_open) as running:
+        os.write(fed, b"one\n")
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith(b"{"), "it was sent, and the next line is waited for"
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=ENDS_S_MAX)
+        assert (running.returncode, err.strip()) == (130, b"")
+    os.close(fed)
+    os.close(kept_open)
+
+
 def test_ctrl_c_ends_a_dashboard_well(nameserver: str) -> None:
     with program(nameserver, "dashboard", "--memory", "--port", "0") as running:
         assert running.stdout is not None
