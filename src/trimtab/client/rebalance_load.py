@@ -92,11 +92,13 @@ class _Ledger:
         for queue in queues:
             if queue.topic != self._topic:
                 continue
+            is_unheld = not self._is_held(queue)
             self._open[queue, member] = now_ms
             former, until_ms = self._last.get(queue, (member, now_ms))
             if former != member:
                 self.moved += 1
-                self.gap_ms_max = max(self.gap_ms_max, now_ms - until_ms)
+                if is_unheld:
+                    self.gap_ms_max = max(self.gap_ms_max, now_ms - until_ms)
             self._last[queue] = member, now_ms
 
     def left(self, member: str, queues: tuple[MessageQueue, ...]) -> None:
@@ -105,7 +107,11 @@ class _Ledger:
             since_ms = self._open.pop((queue, member), None)
             if since_ms is not None:
                 self.times.append(Held(queue, member, since_ms, now_ms))
-                self._last[queue] = member, now_ms
+                if not self._is_held(queue):  # else one of two holders left, and the other is the last
+                    self._last[queue] = member, now_ms
+
+    def _is_held(self, queue: MessageQueue) -> bool:
+        return any(held == queue for held, _ in self._open)
 
     def holders(self) -> Counter[MessageQueue]:
         return Counter(queue for queue, _ in self._open)
