@@ -339,12 +339,20 @@ class BrokerCore:
     def _take_gathered(self, now: Now) -> None:
         peer, gathered, self._gathered = self._gathered_of, self._gathered, []
         assert peer is not None, "what was gathered came from somebody"
-        if len(gathered) > 1:
+        if len(gathered) == 1:
+            self._answer_each(peer, gathered, now)
+            return
+        together = TOGETHER_HANDLERS[self._gathered_kind]
+        for group in together.split(gathered):
             try:
-                gathered = TOGETHER_HANDLERS[self._gathered_kind](self, peer, gathered, now)
+                is_taken = together.take(self, peer, group, now)
             except Exception as error:  # noqa: BLE001 - as in _decide
-                self._answer_failed(peer, gathered, error)
-                return
+                self._answer_failed(peer, group, error)
+                continue
+            if not is_taken:
+                self._answer_each(peer, group, now)
+
+    def _answer_each(self, peer: Peer, gathered: Gathered, now: Now) -> None:
         for request, body in gathered:
             self._answer_hot(peer, request, body, now)
 

@@ -7,7 +7,7 @@ what the caller must be allowed; without the last it does not register.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -108,10 +108,18 @@ HOT_HANDLERS: Final[dict[type, HotRun]] = {}
 Gathered = list[tuple[Any, bytes]]
 """Hot requests of one kind and one peer that came one behind the other, each with its body."""
 
-TogetherRun = Callable[["BrokerCore", Peer, Gathered, Now], Gathered]
 
-TOGETHER_HANDLERS: Final[dict[type, TogetherRun]] = {}
-"""Handlers that take several hot requests of a wake-up at one go; they give back those that are to be handled one by one."""
+class Together(NamedTuple):
+    """How several hot requests of a wake-up are handled at one go."""
+
+    split: Callable[[Gathered], list[Gathered]]
+    """Into groups between which there is no order to keep."""
+    take: Callable[["BrokerCore", Peer, Gathered, Now], bool]
+    """Handles a group; False if its requests are to be handled one by one. The answers are promised last and in one step: where
+    it fails, nobody of the group was promised one, so that nobody hears two."""
+
+
+TOGETHER_HANDLERS: Final[dict[type, Together]] = {}
 
 Run = Callable[["BrokerCore", Request[H]], Answer | Later]
 
@@ -142,11 +150,6 @@ def handles_hot(*request_types: type) -> Callable[[HotRun], HotRun]:
     return declare
 
 
-def handles_together(request_type: type) -> Callable[[TogetherRun], TogetherRun]:
-    """Registers a function as the handler of several of these hot requests at one go."""
-
-    def declare(run: TogetherRun) -> TogetherRun:
-        TOGETHER_HANDLERS[request_type] = run
-        return run
-
-    return declare
+def handles_together(request_type: type, together: Together) -> None:
+    """Registers how several of these hot requests are handled at one go."""
+    TOGETHER_HANDLERS[request_type] = together

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.broker.driver import Client, Driver
+from trimtab.broker.prepared import PreparedTogether, Preparer
 from trimtab.broker.settings import BrokerSettings
 from trimtab.wire.batch import BatchEntry, encode_batch
-from trimtab.wire.codes import ONEWAY_FLAG, RequestCode
+from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from trimtab.wire.commands import Command, encode_command
 from trimtab.wire.headers.base import encode_ext
 
@@ -123,3 +124,32 @@ def test_messages_of_one_queue_that_come_in_one_read_lie_side_by_side() -> None:
         assert [message.body for message in messages] == expected
         ends = [message.physical_offset + message.stored_size for message in messages]
         assert [message.physical_offset for message in messages[1:]] == ends[:-1]
+
+
+class Defective(Preparer):
+    """Fails the second time that it is asked for several."""
+
+    calls = 0
+
+    def prepare_together(self, properties: list[bytes], suffix: bytes) -> PreparedTogether:
+        self.calls += 1
+        if self.calls == 2:
+            raise ZeroDivisionError("a defect of ours")
+        return super().prepare_together(properties, suffix)
+
+
+def test_a_defect_in_the_midst_of_a_read_answers_nobody_twice() -> None:
+    """Messages of one topic are stored and their answers promised; then a defect shows with those of another."""
+    broker = Driver()
+    client = broker.connect()
+    for topic in "TUV":
+        client.send(topic)
+    preparer = broker.core.preparer = Defective()
+    sends = [Sent("TUV"[number % 3], 0, b"%d" % number, "a\x01b", 0, 0, False, False) for number in range(9)]
+    client.answers.clear()
+    broker.feed(client, b"".join(_frame(client, number, one) for number, one in enumerate(sends, 1_000)))
+    assert preparer.calls == 3
+    failed = {1_000 + number: ResponseCode.SYSTEM_ERROR if number % 3 == 1 else 0 for number in range(9)}
+    assert {opaque: answer.code for opaque, answer in client.answers.items()} == failed
+    assert [len(client.pull(topic)) for topic in "TUV"] == [4, 1, 4]
+    assert [type(error) for _, error in broker.core.incidents] == [ZeroDivisionError]

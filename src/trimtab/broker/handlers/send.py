@@ -20,6 +20,7 @@ from trimtab.broker.requests import (
     Peer,
     Refused,
     Request,
+    Together,
     handles,
     handles_hot,
     handles_together,
@@ -126,24 +127,32 @@ def _send_one(
         core.writes.promise(appended.end, peer.connection, (opaque,), frame)
 
 
-@handles_together(SendRequest)
-def send_together(core: BrokerCore, peer: Peer, sends: Gathered, now: Now) -> Gathered:
-    """The ordinary messages of a wake-up, queue by queue: so they lie side by side in the log, and a pull reads them as one piece.
+def split_by_topic(sends: Gathered) -> list[Gathered]:
+    """Between topics there is no order to keep."""
+    topics: defaultdict[str, Gathered] = defaultdict(list)
+    for send in sends:
+        topics[send[0].header.topic].append(send)
+    return list(topics.values())
 
-    Between queues there is no order to keep. If one of them may be special, all are left to be handled in the order they came.
+
+def send_together(core: BrokerCore, peer: Peer, sends: Gathered, now: Now) -> bool:
+    """The ordinary messages of a wake-up for one topic, queue by queue: so they lie side by side in the log, and a pull reads them
+    as one piece. Between queues there is no order to keep.
+
+    False, and nothing was done, if one of them may be special or cannot be stored: then all are handled in the order they came.
     """
     headers = [request.header for request, _ in sends]
     text = "\x02".join([header.properties or "" for header in headers])
     if any(hold in text for hold in _HOLDS) or any(header.batch for header in headers):
-        return sends
-    topics: defaultdict[str, defaultdict[int, Gathered]] = defaultdict(lambda: defaultdict(list))
+        return False
+    queues: defaultdict[int, Gathered] = defaultdict(list)
     for header, send in zip(headers, sends, strict=True):
-        topics[header.topic][header.queue_id].append(send)
-    left: Gathered = []
-    for topic, queues in topics.items():
-        if not _is_open(core, topic, queues) or not _store_together(core, peer, topic, queues, now):
-            left += chain.from_iterable(queues.values())
-    return left
+        queues[header.queue_id].append(send)
+    topic = headers[0].topic
+    return _is_open(core, topic, queues) and _store_together(core, peer, topic, queues, now)
+
+
+handles_together(SendRequest, Together(split_by_topic, send_together))
 
 
 def _is_open(core: BrokerCore, topic: str, queue_ids: Collection[int]) -> bool:
