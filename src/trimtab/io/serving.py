@@ -27,7 +27,10 @@ from trimtab.wire.frames import FRAME_BYTES_MAX, Frame, FrameDecoder
 
 _log = logging.getLogger(__name__)
 
-_BATCH_BYTES_MAX = 1 << 20
+_BATCH_BYTES_MAX = 32 << 10
+"""When so much is gathered it is written, so that the peer has something to do while the rest of its batch is handled."""
+_WRITE_NOW_BYTES = 16 << 10
+"""More than this is handed to the system at once; less, at the end of the turn."""
 _SWEEPS_PER_LIMIT = 4
 _SWEEP_S_MAX = 5.0
 
@@ -227,7 +230,8 @@ class FrameServerProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)  # uvloop's are no subclasses of it
-        stream.set_write_buffer_limits(high=self._server.limits.unread_bytes_high)
+        # uvloop writes at once only what is more than the limit, and puts the rest off to the end of its turn.
+        stream.set_write_buffer_limits(high=min(_WRITE_NOW_BYTES, self._server.limits.unread_bytes_high))
         self.connection = self._server.opened(self, stream)
         self._opened_ms = self.connection.stirred_ms
         if self._server.is_paused:
