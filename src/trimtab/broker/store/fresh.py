@@ -4,11 +4,12 @@ Messages get their offsets here, at once; queues and index hear of them only whe
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from zlib import crc32
 
 import msgspec
 
+from trimtab.broker.store.index import KeysOfSome
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Queue, pack_entry
 from trimtab.errors import InvalidMessageError
@@ -58,7 +59,7 @@ class Fresh:
         self._index = parts.index
         self._record_bytes_max = parts.settings.record_bytes_max
         self._queues: list[Queue] = []
-        self._keys: list[tuple[Sequence[bytes], int, int, int, int]] = []
+        self._keys: list[KeysOfSome] = []
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -94,7 +95,9 @@ class Fresh:
         queue.fresh_bytes += size
         queue.next_offset = queue_offset + 1
         if keys:
-            self._keys.append((keys, queue.key_seed, physical_offset, checksum, store_timestamp))
+            self._keys.append(
+                KeysOfSome((keys,), queue.key_seed, (physical_offset,), (checksum,), store_timestamp)
+            )
         return Appended(queue_offset, physical_offset, end)
 
     def append_together(
@@ -131,7 +134,7 @@ class Fresh:
             upto = at + count
             queue.give(entries[at:upto], sum(sizes[at:upto]))
             at = upto
-        self._keys += zip(keys, repeat(queues[0].key_seed), offsets, checksums, repeat(store_timestamp))
+        self._keys.append(KeysOfSome(keys, queues[0].key_seed, offsets, checksums, store_timestamp))
         return AppendedTogether(queue_offsets, offsets, end)
 
     def _queue(self, topic: bytes, queue_id: int) -> Queue:

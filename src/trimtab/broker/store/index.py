@@ -6,7 +6,7 @@ checksum of each bucket, then the buckets. A search reads one bucket of each chu
 searches looks at the messages themselves. Like the queues, the index can be made anew from the log at any time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, pack, unpack_from
 from typing import NamedTuple
 from zlib import crc32
@@ -73,6 +73,17 @@ class Gathered:
             self.oldest_ms, self.newest_ms = min(seconds) * 1000, max(seconds) * 1000 + 999
 
 
+class KeysOfSome(NamedTuple):
+    """What messages of one topic that were stored at one time are found by, and where they lie."""
+
+    keys_of_each: Sequence[Sequence[bytes]]
+    key_seed: int
+    """The checksum of `topic#`."""
+    physical_offsets: Sequence[int]
+    checksums: Sequence[int]
+    store_ms: int
+
+
 class ChunkWrite(NamedTuple):
     """A chunk on its way to disk."""
 
@@ -103,22 +114,26 @@ class Index:
         self, keys: Sequence[bytes], key_seed: int, physical_offset: int, checksum: int, store_ms: int
     ) -> None:
         """Remembers a message under each of its keys; `key_seed` is the checksum of `topic#`."""
-        self.add_all([(keys, key_seed, physical_offset, checksum, store_ms)])
+        self.add_all([KeysOfSome((keys,), key_seed, (physical_offset,), (checksum,), store_ms)])
 
-    def add_all(self, messages: Sequence[tuple[Sequence[bytes], int, int, int, int]]) -> None:
+    def add_all(self, several: Iterable[KeysOfSome]) -> None:
         """The same for many, in the order of the log."""
         gathered = self._gathered
         buckets = gathered.buckets
-        last_ms, seconds = -1, 0
-        for keys, key_seed, physical_offset, checksum, store_ms in messages:
-            if store_ms != last_ms and keys:
-                last_ms, seconds = store_ms, store_ms // 1000 & 0xFFFFFFFF
-                gathered.oldest_ms = min(gathered.oldest_ms, store_ms)
-                gathered.newest_ms = max(gathered.newest_ms, store_ms)
-            for key in keys:
-                key_hash = crc32(key, key_seed)
-                buckets[key_hash & 0xFF] += _pack_entry(key_hash, physical_offset, seconds, checksum)
-            gathered.entries += len(keys)
+        for keys_of_each, key_seed, physical_offsets, checksums, store_ms in several:
+            entries = sum(map(len, keys_of_each))
+            if not entries:
+                continue
+            gathered.entries += entries
+            gathered.oldest_ms = min(gathered.oldest_ms, store_ms)
+            gathered.newest_ms = max(gathered.newest_ms, store_ms)
+            seconds = store_ms // 1000 & 0xFFFFFFFF
+            for keys, physical_offset, checksum in zip(
+                keys_of_each, physical_offsets, checksums, strict=True
+            ):
+                for key in keys:
+                    key_hash = crc32(key, key_seed)
+                    buckets[key_hash & 0xFF] += _pack_entry(key_hash, physical_offset, seconds, checksum)
 
     def sources(self, begin_ms: int, end_ms: int) -> list[Chunk | Gathered]:
         """Where messages of that time may be found, newest first: what is in memory, then files."""
