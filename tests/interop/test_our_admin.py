@@ -15,6 +15,7 @@ from trimtab.client.admin.reach import NoSuchGroupError, NoSuchTopicError
 from trimtab.errors import NoMessageError
 from trimtab.model import Message, MessageQueue
 from trimtab.settings import Timeouts
+from trimtab.wire.hashing import java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -143,6 +144,46 @@ def test_the_cluster_and_its_settings(server: ServerUnderTest) -> None:
         assert await admin.get_kv("trimtab", "k") is None
 
     ask(server, look)
+
+
+def test_a_queue_s_index_is_read_and_brokers_are_told_to_clean(server: ServerUnderTest) -> None:
+    topic = server.make_topic("index", queues=1)
+    sent = send(server, *(Message(topic, b"x" * n, tag="eu") for n in range(1, 5)))
+
+    async def look(admin: trimtab.Admin) -> None:
+        for queue in {receipt.queue for receipt in sent}:
+            offsets = [receipt.queue_offset for receipt in sent if receipt.queue == queue]
+            shown = await admin.queue_entries(queue, 0)
+            assert [entry.queue_offset for entry in shown.entries] == sorted(offsets)
+            assert (shown.min_offset, shown.max_offset) == (0, len(offsets))
+            assert {entry.tag_hash for entry in shown.entries} == {java_hash("eu")}
+        names = tuple(broker.name for broker in server.brokers)
+        assert await admin.clean_queues() == names
+        assert await admin.clean_topics() == names
+        if not server.is_own:  # ours take no settings over the network
+            before = (await admin.nameserver_settings()).settings[server.nameserver]["serverWorkerThreads"]
+            for value in ("5", before):
+                assert await admin.change_nameserver_settings({"serverWorkerThreads": value}) == (
+                    server.nameserver,
+                )
+                assert (await admin.nameserver_settings()).settings[server.nameserver][
+                    "serverWorkerThreads"
+                ] == value
+
+    ask(server, look)
+
+
+def test_a_java_member_says_how_far_it_is(server: ServerUnderTest, member_program: Program) -> None:
+    topic, group = server.make_topic("far", queues=1), unique("g")
+    sent = send(server, *(Message(topic, b"%d" % n) for n in range(6)))
+    with member_program.client("push", server, group=group, tags={topic: "*"}) as java:
+        java.wait_for(6)
+
+        def told() -> bool:
+            rows = ask(server, lambda admin: admin.member_offsets(group, topic)).offsets
+            return sum(row.offset for row in rows) == len(sent) and len({row.client_id for row in rows}) == 1
+
+        eventually(told, "the member says that it has come to the end")
 
 
 def test_write_permission_goes_and_comes_back(server: ServerUnderTest) -> None:

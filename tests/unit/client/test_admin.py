@@ -1,7 +1,9 @@
 """`Admin` at a real cluster of ours."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from trimtab.testing import DROP, AsyncCluster, Cluster
 from trimtab.wire.bodies import ProcessQueueInfo
 from trimtab.wire.codes import RESPONSE_FLAG, RequestCode, ResponseCode
 from trimtab.wire.commands import Command
+from trimtab.wire.hashing import java_hash
 
 Scenario = Callable[[AsyncCluster, trimtab.Admin], Awaitable[None]]
 PATIENT = Timeouts(request_s=30.0)
@@ -47,6 +50,33 @@ def play(scenario: Scenario, brokers: int = 2) -> None:
 async def send(cluster: AsyncCluster, *messages: Message) -> list[Receipt]:
     async with trimtab.Producer("pg", nameserver=cluster.nameserver) as producer:
         return [await producer.send(message) for message in messages]
+
+
+# --- mqadmin ------------------------------------------------------------------------------------------------------
+
+MQADMIN_493 = """
+updateTopic deleteTopic updateSubGroup deleteSubGroup updateBrokerConfig updateTopicPerm topicRoute topicStatus topicClusterList
+addWritePerm brokerStatus queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset QueryMsgTraceById printMsg
+printMsgByQueue sendMsgStatus brokerConsumeStats producerConnection consumerConnection consumerProgress consumerStatus
+cloneGroupOffset clusterList topicList wipeWritePerm resetOffsetByTime skipAccumulatedMessage updateOrderConf cleanExpiredCQ
+cleanUnusedTopic startMonitoring statsAll allocateMQ checkMsgSendRT clusterRT getNamesrvConfig updateNamesrvConfig
+getBrokerConfig getConsumerConfig queryCq sendMessage consumeMessage updateAclConfig deleteAccessConfig clusterAclConfigVersion
+updateGlobalWhiteAddr getAccessConfigSubCommand exportMetadata exportConfigs exportMetrics updateKvConfig
+deleteKvConfig
+"""
+ADMIN_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "administer-from-python.md"
+
+
+def test_every_command_of_mqadmin_has_its_place_on_the_page_and_every_call_there_exists() -> None:
+    table = ADMIN_PAGE.read_text().split("## From mqadmin")[1]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    commands = {name for theirs, _ in rows for name in re.findall(r"`(\w+)`", theirs)}
+    assert commands == set(MQADMIN_493.split())
+    calls = {name for _, ours in rows for name in re.findall(r"`([a-z_]+)[`(]", ours)}
+    assert len(calls) > 30
+    for name in calls:
+        assert callable(getattr(trimtab.Admin, name))
+        assert hasattr(trimtab.blocking.Admin, name)
 
 
 # --- topics -------------------------------------------------------------------------------------------------------
@@ -563,3 +593,38 @@ def test_the_blocking_admin_has_every_call() -> None:
         admin.create_topic("orders", queues=2)
         assert [row.queue_id for row in admin.topic_queues("orders").queues] == [0, 1]
         assert admin.nameservers == (cluster.nameserver,)
+
+
+def test_the_index_of_a_queue_is_shown_entry_by_entry() -> None:
+    async def scenario(cluster: AsyncCluster, admin: trimtab.Admin) -> None:
+        await admin.create_topic("orders", queues=1)
+        sent = await send(cluster, *(Message("orders", b"x" * n, tag="eu") for n in range(1, 4)))
+        (queue,) = {receipt.queue for receipt in sent}
+        shown = await admin.queue_entries(queue, 1)
+        assert (shown.min_offset, shown.max_offset) == (0, 3)
+        assert [entry.queue_offset for entry in shown.entries] == [1, 2]
+        for entry in shown.entries:
+            found = await admin.message(sent[entry.queue_offset].offset_message_id)
+            assert len(found.body) == entry.queue_offset + 1
+            assert entry.tag_hash == java_hash("eu")
+        sizes = [entry.stored_size for entry in (await admin.queue_entries(queue, 0)).entries]
+        assert sizes == [sizes[0], sizes[0] + 1, sizes[0] + 2]
+        assert (await admin.queue_entries(queue, 3)).entries == ()
+        with pytest.raises(NoRouteError, match="no queue at broker-z"):
+            await admin.queue_entries(MessageQueue("orders", "broker-z", 0), 0)
+
+    play(scenario, brokers=1)
+
+
+def test_brokers_are_told_to_clean_and_name_servers_of_ours_take_no_settings() -> None:
+    async def scenario(_cluster: AsyncCluster, admin: trimtab.Admin) -> None:
+        assert await admin.clean_queues() == ("broker-a", "broker-b")
+        assert await admin.clean_topics(["broker-b"]) == ("broker-b",)
+        with pytest.raises(BrokerNotFoundError):
+            await admin.clean_topics(["broker-z"])
+        with pytest.raises(SettingsError, match="no setting is given"):
+            await admin.change_nameserver_settings({})
+        with pytest.raises(TrimtabError, match="takes no settings over the network"):
+            await admin.change_nameserver_settings({"serverWorkerThreads": "4"})
+
+    play(scenario)

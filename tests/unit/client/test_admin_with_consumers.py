@@ -51,3 +51,34 @@ def test_members_of_ours_are_seen_and_healthy_and_a_fault_is_named() -> None:
                         pass
 
     asyncio.run(run())
+
+
+def test_members_say_how_far_they_are_before_they_have_committed_it() -> None:
+    async def run() -> None:
+        async with (
+            Cluster(brokers=2) as cluster,
+            trimtab.Admin(nameserver=cluster.nameserver, timeouts=PATIENT) as admin,
+            trimtab.Producer("shop", nameserver=cluster.nameserver) as producer,
+        ):
+            await admin.create_topic("orders", queues=1)
+            queues = (
+                (await producer.send(trimtab.Message("orders", b"1"))).queue,
+                (await producer.send(trimtab.Message("orders", b"2"))).queue,
+            )
+            never = trimtab.Consuming(offsets_every_s=3_600)
+            async with (
+                trimtab.PushConsumer(
+                    "billing", subscribe={"orders": "*"}, handler=handle, nameserver=cluster.nameserver, client_id="c-1",
+                    start="first", mode="classic", consuming=never,
+                ),
+                asyncio.timeout(WAIT_S),
+            ):  # fmt: skip
+                wanted = {("c-1", queue.broker_name, 0, queues.count(queue)) for queue in queues}
+                while True:
+                    told = await admin.member_offsets("billing", "orders")
+                    rows = {(row.client_id, row.broker, row.queue_id, row.offset) for row in told.offsets}
+                    if wanted <= rows:
+                        break
+                assert not told.failures
+
+    asyncio.run(run())

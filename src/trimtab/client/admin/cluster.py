@@ -111,6 +111,22 @@ class ClusterPart(Messages):
 
         return tuple((await self._each(asked, await self._masters(brokers), change)).all_done().found)
 
+    async def clean_queues(self, brokers: list[str] | tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Lets masters delete files of consume queues whose messages are gone; gives their names."""
+        return await self._cleaned("old files of queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, brokers)
+
+    async def clean_topics(self, brokers: list[str] | tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Lets masters delete what is left of topics that do not exist any more; gives their names."""
+        return await self._cleaned("what is left of topics", RequestCode.CLEAN_UNUSED_TOPIC, brokers)
+
+    async def _cleaned(
+        self, asked: str, code: RequestCode, brokers: list[str] | tuple[str, ...] | None
+    ) -> tuple[str, ...]:
+        async def clean(_broker: str, address: str) -> None:
+            await self._ask(address, code, asked=f"cleaning of {asked}", timeout_s=self._slow_s)
+
+        return tuple((await self._each(asked, await self._masters(brokers), clean)).all_done().found)
+
     async def broker_rates(self, name: str, key: str) -> Rates:
         """A figure that brokers keep, such as `TOPIC_PUT_NUMS` of a topic, or `GROUP_GET_NUMS` of `topic@group`."""
         header = ViewBrokerStats(stats_name=name, stats_key=key)
@@ -221,6 +237,18 @@ class ClusterPart(Messages):
 
         told = (await self._each_nameserver("settings of name servers", settings)).or_raise()
         return BrokerTexts(settings=told.found, failures=told.failures)
+
+    async def change_nameserver_settings(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Changes settings of all name servers while they run; gives their addresses. Ours take none over the network."""
+        if not settings:
+            raise SettingsError("no setting is given")
+        body = encode_properties(settings)
+        asked = f"settings {', '.join(settings)}"
+
+        async def change(_name: str, address: str) -> None:
+            await self._ask(address, RequestCode.UPDATE_NAMESRV_CONFIG, body=body, asked=asked)
+
+        return tuple((await self._each_nameserver(asked, change)).all_done().found)
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Puts a value at every name server."""

@@ -8,6 +8,8 @@ from trimtab.client.admin.rows import (
     FoundMessages,
     HandledDirectly,
     MessageTrace,
+    QueueEntries,
+    QueueEntry,
     ReadMessages,
 )
 from trimtab.client.admin.traces import TRACE_TOPIC, steps_of
@@ -19,10 +21,11 @@ from trimtab.errors import (
     error_from_response,
 )
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import ConsumeMessageDirectlyResult
+from trimtab.wire.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueueResponseBody
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 from trimtab.wire.fastjson import decode_body
+from trimtab.wire.headers.admin import QueryConsumeQueue
 from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.callbacks import ConsumeMessageDirectly
 from trimtab.wire.headers.consume import PullMessage, PullMessageResponse, QueryMessage, ViewMessage
@@ -185,6 +188,26 @@ class Messages(Offsets):
             next_offset=told.next_begin_offset,
             min_offset=told.min_offset,
             max_offset=told.max_offset,
+        )
+
+    async def queue_entries(self, queue: MessageQueue, offset: int, count: int = 16) -> QueueEntries:
+        """What a queue's index says, message for message, without the messages: for looking into what is broken."""
+        address = (await self._brokers_of(queue.topic)).get(queue.broker_name)
+        if address is None:
+            raise NoRouteError(f"{queue}: the topic has no queue at {queue.broker_name}")
+        header = QueryConsumeQueue(topic=queue.topic, queue_id=queue.queue_id, index=offset, count=count)
+        asked = f"entries of {queue} from {offset}"
+        answer = await self._ask(address, RequestCode.QUERY_CONSUME_QUEUE, header, asked=asked)
+        body = decode_body(QueryConsumeQueueResponseBody, answer.body)
+        first = max(offset, body.min_queue_index)
+        entries = [
+            QueueEntry(
+                queue_offset=first + at, physical_offset=one.physic_offset, stored_size=one.physic_size, tag_hash=one.tags_code
+            )
+            for at, one in enumerate(body.queue_data or ())
+        ]  # fmt: skip
+        return QueueEntries(
+            entries=tuple(entries), min_offset=body.min_queue_index, max_offset=body.max_queue_index
         )
 
     async def handle_directly(self, group: str, client_id: str, offset_message_id: str) -> HandledDirectly:

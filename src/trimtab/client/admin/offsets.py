@@ -7,7 +7,14 @@ behind their backs an offset would be committed over within seconds. A group tha
 import asyncio
 
 from trimtab.client.admin.groups import Groups
-from trimtab.client.admin.rows import GroupOffset, OffsetChange, QueueMove, QueueRange
+from trimtab.client.admin.rows import (
+    GroupOffset,
+    MemberOffset,
+    MemberOffsets,
+    OffsetChange,
+    QueueMove,
+    QueueRange,
+)
 from trimtab.errors import (
     ConsumerNotOnlineError,
     QueryNotFoundError,
@@ -15,10 +22,10 @@ from trimtab.errors import (
     TrimtabError,
 )
 from trimtab.model import MessageQueue
-from trimtab.wire.bodies import ResetOffsetBody
+from trimtab.wire.bodies import GetConsumerStatusBody, ResetOffsetBody
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
-from trimtab.wire.headers.admin import CloneGroupOffset, ResetOffset
+from trimtab.wire.headers.admin import CloneGroupOffset, GetConsumerStatus, ResetOffset
 from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.consume import OffsetResponse, QueryConsumerOffset, UpdateConsumerOffset
 
@@ -56,6 +63,33 @@ class Offsets(Groups):
         except QueryNotFoundError:
             return None
         return decode_ext(OffsetResponse, answer.ext).offset
+
+    async def member_offsets(self, group: str, topic: str) -> MemberOffsets:
+        """How far the members that are connected say that they are, which may be ahead of what they committed."""
+        header = GetConsumerStatus(topic=topic, group=group)
+        asked = f"offsets of the members of group {group!r} in topic {topic!r}"
+
+        async def table(_broker: str, address: str) -> dict[str, dict[MessageQueue, int]]:
+            code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+            answer = await self._ask(address, code, header, asked=asked, timeout_s=self._slow_s)
+            return decode_body(GetConsumerStatusBody, answer.body).consumer_table
+
+        told = (await self._each(asked, await self._brokers_of(topic), table)).or_raise()
+        # Members are connected to every broker, and each of them passes on the same whole table.
+        found = {
+            (client_id, queue): offset
+            for members in told.found.values()
+            for client_id, offsets in members.items()
+            for queue, offset in offsets.items()
+        }
+        rows = [
+            MemberOffset(
+                client_id=client_id, topic=queue.topic, broker=queue.broker_name, queue_id=queue.queue_id, offset=offset
+            )
+            for (client_id, queue), offset in found.items()
+        ]  # fmt: skip
+        rows.sort(key=lambda row: (row.client_id, row.topic, row.broker, row.queue_id))
+        return MemberOffsets(offsets=tuple(rows), failures=told.failures)
 
     async def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Sets one offset at the broker. Members that are connected will commit theirs over it: see `reset_offsets`."""

@@ -346,6 +346,23 @@ class GroupOffset(Row, frozen=True):
     offset: int | None
 
 
+class MemberOffset(Row, frozen=True):
+    """How far a member says that it is in a queue; behind what it holds in memory, and ahead of what it has committed."""
+
+    client_id: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int
+
+
+class MemberOffsets(Row, frozen=True):
+    """What the members of a group say of a topic's queues."""
+
+    offsets: tuple[MemberOffset, ...]
+    failures: tuple[BrokerFailure, ...] = ()
+
+
 # --- messages ---------------------------------------------------------------------------------------------------
 
 
@@ -468,6 +485,23 @@ class BrokerStates(Row, frozen=True):
 
     brokers: tuple[BrokerState, ...]
     failures: tuple[BrokerFailure, ...] = ()
+
+
+class QueueEntry(Row, frozen=True, gc=False):
+    """Where a message of a queue lies in its broker's log, and the hash of its tag."""
+
+    queue_offset: int
+    physical_offset: int
+    stored_size: int
+    tag_hash: int
+
+
+class QueueEntries(Row, frozen=True):
+    """Entries of a queue, and from where to where the queue reaches."""
+
+    entries: tuple[QueueEntry, ...]
+    min_offset: int
+    max_offset: int
 
 
 class BrokerTexts(Row, frozen=True):
