@@ -17,6 +17,7 @@ from trimtab.wire import properties as names
 
 _DELIVER_AT = ("TIMER_DELIVER_MS", "TIMER_OUT_MS")
 _LOG_APPEND_TIME = 1
+_TIME = pa.timestamp("ms", tz="UTC")
 
 Build = Callable[[pa.RecordBatch, MessageQueue], Any]
 
@@ -35,7 +36,15 @@ def _same(name: str) -> Build:
 
 
 def _text_property(name: str) -> Build:
-    return lambda batch, _queue: pc.map_lookup(batch.column("properties"), name, "last")
+    return lambda batch, _queue: _looked_up(batch, name)
+
+
+def _looked_up(batch: pa.RecordBatch, name: str) -> Any:
+    """A property by its name. Where no message has it, which is found out quickly, no map is searched."""
+    properties: Any = batch.column("properties")
+    if pc.index(properties.keys, name).as_py() < 0:
+        return pa.nulls(batch.num_rows, pa.string())
+    return pc.map_lookup(properties, name, "last")
 
 
 def _joined_keys(batch: pa.RecordBatch, _queue: MessageQueue) -> Any:
@@ -46,12 +55,13 @@ def _joined_keys(batch: pa.RecordBatch, _queue: MessageQueue) -> Any:
 
 
 def _deliver_timestamps(batch: pa.RecordBatch, _queue: MessageQueue) -> Any:
-    texts = [pc.map_lookup(batch.column("properties"), name, "last") for name in _DELIVER_AT]
-    chosen: Any = pc.coalesce(*texts)
+    chosen: Any = pc.coalesce(*(_looked_up(batch, name) for name in _DELIVER_AT))
+    if chosen.null_count == len(chosen):
+        return pa.nulls(len(chosen), _TIME)
     numbers: Any = pc.if_else(
         pc.match_substring_regex(chosen, "^[0-9]{1,15}$"), chosen, pa.scalar(None, pa.string())
     )
-    return numbers.cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    return numbers.cast(pa.int64()).cast(_TIME)
 
 
 def _headers(batch: pa.RecordBatch, _queue: MessageQueue) -> Any:

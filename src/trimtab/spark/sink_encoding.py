@@ -187,10 +187,13 @@ class _Rows:
         where = (columns.topic, columns.broker_name, columns.queue_id, columns.partition, columns.flag)
         places = [self._batch.column(name).cast(pa.string()).cast(pa.binary()) for name in where if name]
         bodies: Any = self._batch.column(columns.body).cast(pa.binary())
-        contents = pc.binary_join_element_wise(
-            *places, *said, bodies, b"\x02", null_handling="replace", null_replacement=b"\x01"
-        )
-        return pa.array(stamps.of(contents.to_pylist()), pa.string())
+        parts = [*places, *said, bodies]
+        contents = bodies
+        if len(parts) > 1:
+            contents = pc.binary_join_element_wise(
+                *parts, b"\x02", null_handling="replace", null_replacement=b"\x01"
+            )
+        return stamps.of(contents.to_pylist())
 
     def joined(self, parts: list[Any]) -> Any:
         """Texts of properties as the wire has them."""

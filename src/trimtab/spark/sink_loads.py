@@ -109,21 +109,18 @@ def _cut(
     if topic.startswith(RETRY_PREFIX):
         alone[:] = True
     batch_max = min(BATCH_MESSAGES_MAX, options.in_flight_max)
+    filled = np.cumsum(sizes, dtype=np.int64)
     begin = 0
-    filled = 0
-    for number in range(len(places)):
-        if alone[number]:
-            if begin < number:
-                yield _batch(rows, topic, queue, places[begin:number])
-            yield _single(rows, topic, queue, int(places[number]))
-            begin, filled = number + 1, 0
-            continue
-        if filled + sizes[number] > options.batch_bytes or number - begin >= batch_max:
-            yield _batch(rows, topic, queue, places[begin:number])
-            begin, filled = number, 0
-        filled += sizes[number]
-    if begin < len(places):
-        yield _batch(rows, topic, queue, places[begin:])
+    for stop in (*np.flatnonzero(alone).tolist(), len(places)):
+        while begin < stop:
+            before = int(filled[begin - 1]) if begin else 0
+            fitting = int(np.searchsorted(filled, before + options.batch_bytes, "right"))
+            end = min(fitting, begin + batch_max, stop)
+            yield _batch(rows, topic, queue, places[begin:end])
+            begin = end
+        if stop < len(places):
+            yield _single(rows, topic, queue, int(places[stop]))
+            begin = stop + 1
 
 
 def _batch(rows: EncodedRows, topic: str, queue: MessageQueue | None, places: Any) -> Load:

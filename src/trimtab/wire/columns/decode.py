@@ -61,7 +61,9 @@ SCHEMA: Final = pa.schema(_TYPES)
 COLUMNS: Final[tuple[str, ...]] = tuple(SCHEMA.names)
 
 _PHYSICAL_OFFSET_AT = 28
-_HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
+_HEX_OF_BYTE = np.frombuffer(bytes(range(256)).hex().upper().encode(), "<u2").astype(np.uint32)
+_HEX = (_HEX_OF_BYTE[np.newaxis, :] | _HEX_OF_BYTE[:, np.newaxis] << np.uint32(16)).ravel()
+"""Four hexadecimal digits of two bytes: the byte that comes first in memory is the low one, and its digits come first too."""
 
 
 def decode_columns(
@@ -206,10 +208,10 @@ def _offset_message_ids(decoding: Decoding) -> Column:
 
 
 def _hexadecimal(rows: Rows, host_bytes: int) -> Column:
-    host = gather(rows.buffer, rows.store_host_at, np.dtype(("u1", host_bytes)))
-    offset = gather(rows.buffer, rows.starts + _PHYSICAL_OFFSET_AT, np.dtype(("u1", INT64.itemsize)))
+    host = gather(rows.buffer, rows.store_host_at, np.dtype(("<u2", host_bytes // 2)))
+    offset = gather(rows.buffer, rows.starts + _PHYSICAL_OFFSET_AT, np.dtype(("<u2", INT64.itemsize // 2)))
     digits = _HEX[np.hstack((host, offset))]
-    borders = np.arange(len(rows) + 1, dtype=np.int32) * (digits.shape[1] * 2)
+    borders = np.arange(len(rows) + 1, dtype=np.int32) * (digits.shape[1] * digits.itemsize)
     return pa.Array.from_buffers(pa.string(), len(rows), [None, memory(borders), memory(digits)])
 
 
@@ -232,7 +234,11 @@ def _store_host_texts(rows: Rows, host_bytes: int) -> Column:
 def _host_texts(hosts: NDArray[Any]) -> Column:
     if hosts.dtype.itemsize != HOST_V4_BYTES:
         return pa.array([host_text(host) for host in hosts.tolist()], pa.string())
-    distinct, places = np.unique(hosts.view(INT64), return_inverse=True)
+    values = hosts.view(INT64)
+    if len(values) and bool((values == values[0]).all()):  # one producer, or one broker, as almost always
+        text = pa.scalar(host_text(hosts[:1].tolist()[0]), pa.string())
+        return pa.repeat(text, len(values))
+    distinct, places = np.unique(values, return_inverse=True)
     texts = [host_text(host) for host in distinct.view(hosts.dtype).tolist()]
     return pa.array(texts, pa.string()).take(numbers(places))
 

@@ -25,7 +25,7 @@ _SPREADERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # od
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Properties of all rows, in order: each begins after a 0x02 in `data`, has its name up to `name_ends`, a 0x01, its value."""
+    """Properties of all rows, in order: each begins after a 0x02 (the first of a row after a 0x00) in `data`, has its name up to `name_ends`, a 0x01, its value."""
 
     data: Bytes
     row_of: Places
@@ -81,9 +81,8 @@ def pairs_of(rows: Rows) -> tuple[Pairs, Places]:
     row_at = borders[:-1]
     data[row_at] = 2  # was the last byte of the length
     marks = np.flatnonzero(data == 2)
-    begins_row = np.zeros(len(received), np.int64)
-    begins_row[row_at] = 1
-    row_of = np.cumsum(begins_row[marks]) - 1
+    data[row_at] = 0  # so that the first pair of a row is told from the others
+    row_of = np.cumsum(data[marks] == 0) - 1
     begins, ends = marks + 1, np.append(marks[1:], len(received))
     name_ends = _first_in_each(np.flatnonzero(data == 1), begins, ends)
     pairs = Pairs(data, row_of, begins, name_ends, ends)
