@@ -1,6 +1,7 @@
 """What must be right with a message before anything is sent. PURE. The rules are Java's, and Apache brokers'."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Message
@@ -20,7 +21,8 @@ _FORBIDDEN_TOPICS = frozenset(
 
 _UNIQUE_ID = f"{names.UNIQ_KEY}\x01"
 _WAIT = f"\x02{names.WAIT}\x01true"
-_WAIT_AND_TAG = f"{_WAIT}\x02{names.TAGS}\x01"
+_TAGS_REMEMBERED_MAX = 1_000
+_TAG_REMEMBERED_CHARACTERS_MAX = 100
 
 
 def check_topic(topic: str) -> None:
@@ -53,9 +55,10 @@ def properties_of(message: Message, unique_id: str, extra: str = "") -> bytes:
     tag = message.tag
     if tag is None:
         text = f"{_UNIQUE_ID}{unique_id}{_WAIT}"
+    elif type(tag) is str and len(tag) <= _TAG_REMEMBERED_CHARACTERS_MAX:
+        text = f"{_UNIQUE_ID}{unique_id}{_remembered_tag(tag)}"
     else:
-        _check_value("tag", tag)
-        text = f"{_UNIQUE_ID}{unique_id}{_WAIT_AND_TAG}{tag}"
+        text = f"{_UNIQUE_ID}{unique_id}{_wait_and_tag(tag)}"
     if message.keys:
         text += f"\x02{names.KEYS}\x01{_joined_keys(message.keys)}"
     if message.delay_level or message.deliver_at_ms is not None:
@@ -75,6 +78,15 @@ def properties_of(message: Message, unique_id: str, extra: str = "") -> bytes:
             f"the properties take {len(data)} bytes, at most {PROPERTIES_BYTES_MAX} are allowed; move something into the body"
         )
     return data
+
+
+def _wait_and_tag(tag: str) -> str:
+    _check_value("tag", tag)
+    return f"{_WAIT}\x02{names.TAGS}\x01{tag}"
+
+
+_remembered_tag = lru_cache(_TAGS_REMEMBERED_MAX)(_wait_and_tag)
+"""Tags are few and short, and used again and again."""
 
 
 def _joined_keys(keys: Sequence[str]) -> str:

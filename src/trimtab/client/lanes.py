@@ -146,17 +146,21 @@ def overdue(lane: Lane, now: float) -> list[Parcel]:
 def next_load(waiting: deque[Parcel], messages_max: int, bytes_max: int) -> list[Parcel]:
     """Takes out what leaves next: one message, or as many as may travel together; nothing if all were withdrawn."""
     load: list[Parcel] = []
-    size = 0
-    while waiting and len(load) < messages_max:
-        parcel = waiting[0]
+    size = seen = 0
+    for parcel in waiting:
         if not parcel.is_withdrawn:
             size += ENTRY_BYTES_MIN + len(parcel.body) + len(parcel.properties)
-            if load and (size > bytes_max or not parcel.is_batchable):
+            if load and (size > bytes_max or not parcel.is_batchable or len(load) == messages_max):
                 break
             load.append(parcel)
             if not parcel.is_batchable:
                 messages_max = 1
-        waiting.popleft()
+        seen += 1
+    if seen == len(waiting):
+        waiting.clear()
+    else:
+        for _ in range(seen):
+            waiting.popleft()
     return load
 
 

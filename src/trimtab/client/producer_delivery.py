@@ -57,11 +57,14 @@ class Delivery:
         self._sending = sending
         self._timeouts = timeouts
         self._send_s = timeouts.send_s
+        self._attempt_s = timeouts.attempt_s
         self._namespace = namespace
         self._tries_max = 1 + sending.retries
         self._route_now = session.route_now
         self._now_ms = session.clock.monotonic_ms
         self._loop = asyncio.get_running_loop()
+        self._choose = policy.choose
+        self._join = lanes.join
         self._room = Room(sending.waiting_messages_max, sending.waiting_bytes_max)
 
     @property
@@ -98,18 +101,23 @@ class Delivery:
             last_broker: str | None = None
             while True:
                 choice = (
-                    self._policy.choose(route.writable, last_broker, self._now_ms())
+                    self._choose(route.writable, last_broker, self._now_ms())
                     if place is None
                     else place.choice(route.writable.queues, self._namespace, self._sending.selector)
                 )
                 parcel.attempts += 1
                 parcel.why = choice.why
                 is_last = parcel.attempts >= tries_max
-                parcel.may_go_elsewhere = not is_last and route.has_several_brokers
-                self._give_time(parcel, deadline)
+                if route.has_several_brokers or self._attempt_s is not None:
+                    self._give_time(
+                        parcel, deadline, may_go_elsewhere=not is_last and route.has_several_brokers
+                    )
+                else:
+                    parcel.may_go_elsewhere = False
+                    parcel.deadline = parcel.deadline_last = deadline
                 answer: asyncio.Future[Outcome] = loop.create_future()
                 parcel.answer = answer
-                self._lanes.join(route, choice.queue, parcel, is_alone=room.messages == 1)
+                self._join(route, choice.queue, parcel, is_alone=room.messages == 1)
                 try:
                     outcome = await answer
                 except asyncio.CancelledError:
@@ -127,13 +135,14 @@ class Delivery:
         finally:
             room.give_back(size)
 
-    def _give_time(self, parcel: Parcel, deadline: float) -> None:
+    def _give_time(self, parcel: Parcel, deadline: float, *, may_go_elsewhere: bool) -> None:
         """By when a try is given up if its broker is silent, and in any case."""
-        attempt_s = self._timeouts.attempt_s
+        parcel.may_go_elsewhere = may_go_elsewhere
+        attempt_s = self._attempt_s
         if attempt_s is not None:
             deadline = min(deadline, self._loop.time() + attempt_s)
         parcel.deadline = parcel.deadline_last = deadline
-        if attempt_s is None and parcel.may_go_elsewhere:
+        if attempt_s is None and may_go_elsewhere:
             parcel.deadline = (self._loop.time() + deadline) / 2
 
     # --- routes -----------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from trimtab.errors import (
 from trimtab.io.connection import PeerConnection
 from trimtab.model import MessageQueue, Receipt
 from trimtab.settings import Sending
-from trimtab.wire.batch import encode_batch
+from trimtab.wire.batch import BATCH_BYTES_MAX, batch_pieces
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 from trimtab.wire.headers.send import SendMessageV2
@@ -46,6 +46,8 @@ STATUS = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "FLUSH_SLAVE_TIMEOUT",
     int(ResponseCode.SLAVE_NOT_AVAILABLE): "SLAVE_NOT_AVAILABLE",
 }
+
+_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 _Flush = Literal["now", "soon", "later"]
 """When a frame is written: by this call, at the end of this turn of the loop, or by the caller, who has more to write."""
@@ -251,14 +253,14 @@ class Lanes:
     def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
         first = load[0]
         if len(load) == 1:
-            code, body, properties = first.code, first.body, first.properties.decode()
-            is_batch = bool(first.batch_ids)
+            code, body, properties = first.code, [first.body], first.properties.decode()
+            body_bytes, is_batch = len(first.body), bool(first.batch_ids)
         else:
-            code, body = RequestCode.SEND_BATCH_MESSAGE, encode_batch(load)
-            properties, is_batch = "WAIT\x01true", True
+            body, body_bytes = batch_pieces(load, BATCH_BYTES_MAX)
+            code, properties, is_batch = _BATCH, "WAIT\x01true", True
         if self._session.credentials is not None:
             header = self._header(lane.queue, first, properties, is_batch=is_batch)
-            return self._session.frame(code, header, opaque=opaque, body=body, flag=flag)
+            return self._session.frame(code, header, opaque=opaque, body=b"".join(body), flag=flag)
         return lane.frames.encode(
             code,
             opaque=opaque,
@@ -269,6 +271,7 @@ class Lanes:
             properties=properties,
             is_batch=is_batch,
             body=body,
+            body_bytes=body_bytes,
         )
 
     def oneway_frame(self, lane: Lane, parcel: Parcel, opaque: int, flag: int) -> bytes:
@@ -318,7 +321,8 @@ class Lanes:
         receipts = receipts_of(load, lane.shown, status, ids, first_offset)
         for parcel, receipt in zip(load, receipts, strict=True):
             parcel.done(receipt)
-            if on_stored is not None:
+        if on_stored is not None:
+            for parcel, receipt in zip(load, receipts, strict=True):
                 on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
         self._go_on(lane)
 

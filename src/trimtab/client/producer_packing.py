@@ -10,7 +10,7 @@ from trimtab.io.clock import Clock
 from trimtab.model import Message
 from trimtab.settings import Sending
 from trimtab.wire import properties as names
-from trimtab.wire.batch import ENTRY_BYTES_MIN, encode_entry, join_batch
+from trimtab.wire.batch import ENTRY_BYTES_MIN, BatchEntry, encode_batch
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.compression import Compression, compress
 from trimtab.wire.ids import UniqueIds
@@ -30,8 +30,9 @@ class Packer:
         self._compress_from_bytes = sending.compress_from_bytes
         self._batching = sending.batching
         self._namespace = namespace
-        self._clock = clock
+        self._wall_ms = clock.wall_ms
         self._ids = ids
+        self._next_id = ids.next
         self._compression = (
             None if sending.compression == "none" else Compression[sending.compression.upper()]
         )
@@ -44,10 +45,11 @@ class Packer:
 
     def pack(self, message: Message, *, extra: str = "") -> Parcel:
         """A parcel of one message; `extra` are further properties, each with its separator in front."""
-        check_body(message, self._bytes_max)
         body, topic = message.body, message.topic
-        born_ms = self._clock.wall_ms()
-        unique_id = self._ids.next(born_ms)
+        if type(body) is not bytes or not 0 < len(body) <= self._bytes_max:
+            check_body(message, self._bytes_max)
+        born_ms = self._wall_ms()
+        unique_id = self._next_id(born_ms)
         properties = properties_of(message, unique_id, self._extra + extra)
         sys_flag = 0
         if len(body) >= self._compress_from_bytes and self._compression is not None:
@@ -92,19 +94,19 @@ class Packer:
         bytes_max = self._bytes_max
         unique_ids = self._unique_ids(len(messages))
         entries = self._entries(messages, unique_ids, bytes_max - ENTRY_BYTES_MIN)
-        sizes = list(map(len, entries))
+        sizes = [ENTRY_BYTES_MIN + len(entry.body) + len(entry.properties) for entry in entries]
         if not split and sum(sizes) > bytes_max:
             raise InvalidMessageError(
                 f"the batch of {len(messages)} messages takes {sum(sizes)} bytes, at most {bytes_max} are allowed; send fewer at"
                 " once, or let split=True make several batches of them"
             )
-        born_ms = self._clock.wall_ms()
+        born_ms = self._wall_ms()
         parcels = []
         for begin, end in cuts(sizes, bytes_max):
             parcels.append(
                 Parcel(
                     self.topic(messages[begin]),
-                    join_batch(entries[begin:end], bytes_max),
+                    encode_batch(entries[begin:end], batch_bytes_max=bytes_max),
                     _BATCH_PROPERTIES,
                     0,
                     messages[begin],
@@ -121,18 +123,20 @@ class Packer:
     def _unique_ids(self, number: int) -> list[str]:
         given: list[str] = []
         while len(given) < number:
-            given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._clock.wall_ms())
+            given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._wall_ms())
         return given
 
     def _entries(
         self, messages: Sequence[Message], unique_ids: Iterable[str], body_bytes_max: int
-    ) -> list[bytes]:
+    ) -> list[BatchEntry]:
         extra = self._extra
-        entries: list[bytes] = []
+        entries: list[BatchEntry] = []
         for message, unique_id in zip(messages, unique_ids, strict=True):
-            check_body(message, body_bytes_max)
+            body = message.body
+            if type(body) is not bytes or not 0 < len(body) <= body_bytes_max:
+                check_body(message, body_bytes_max)
             properties = properties_of(message, unique_id, extra)
-            entries.append(encode_entry(message.body, properties, message.flag))
+            entries.append(BatchEntry(body, properties, message.flag))
         return entries
 
 

@@ -1,6 +1,6 @@
 """The body of SEND_BATCH_MESSAGE: many small messages of one topic in one request."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -45,30 +45,33 @@ class Entry(Protocol):
 
 def encode_batch(entries: Iterable[Entry], *, batch_bytes_max: int = BATCH_BYTES_MAX) -> bytes:
     """The request body; `InvalidMessageError` if it or the properties of an entry are too long."""
-    return join_batch(
-        [encode_entry(entry.body, entry.properties, entry.flag) for entry in entries], batch_bytes_max
-    )
+    return b"".join(batch_pieces(entries, batch_bytes_max)[0])
 
 
-def encode_entry(body: bytes, properties: bytes, flag: int) -> bytes:
-    """One message as it stands in a batch."""
-    body_bytes, properties_bytes = len(body), len(properties)
-    if properties_bytes > PROPERTIES_BYTES_MAX:
-        raise InvalidMessageError(
-            f"properties take {properties_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit; move something into the body"
+def batch_pieces(entries: Iterable[Entry], batch_bytes_max: int) -> tuple[list[bytes], int]:
+    """The same in pieces, and how many bytes they have: bodies are not copied yet."""
+    pieces: list[bytes] = []
+    total = 0
+    for entry in entries:
+        body, properties = entry.body, entry.properties
+        body_bytes, properties_bytes = len(body), len(properties)
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise InvalidMessageError(
+                f"properties take {properties_bytes} bytes, at most {PROPERTIES_BYTES_MAX} fit; move something into the body"
+            )
+        size = ENTRY_BYTES_MIN + body_bytes + properties_bytes
+        total += size
+        pieces += (
+            _pack_head(size, 0, 0, entry.flag, body_bytes),
+            body,
+            _pack_length(properties_bytes),
+            properties,
         )
-    head = _pack_head(ENTRY_BYTES_MIN + body_bytes + properties_bytes, 0, 0, flag, body_bytes)
-    return b"".join((head, body, _pack_length(properties_bytes), properties))
-
-
-def join_batch(encoded: Sequence[bytes], batch_bytes_max: int) -> bytes:
-    """The request body of messages that are encoded already."""
-    batch = b"".join(encoded)
-    if len(batch) > batch_bytes_max:
+    if total > batch_bytes_max:
         raise InvalidMessageError(
-            f"the batch takes {len(batch)} bytes, at most {batch_bytes_max} fit; send fewer messages at once"
+            f"the batch takes {total} bytes, at most {batch_bytes_max} fit; send fewer messages at once"
         )
-    return batch
+    return pieces, total
 
 
 class BatchColumns(NamedTuple):

@@ -1,10 +1,12 @@
 """Frames of sends to one queue: what never changes is laid out once. The bytes are those of `hot.encode_send_request`."""
 
+from collections.abc import Iterable
+from struct import Struct
+
 import msgspec
 
-from trimtab.wire.frames import encode_frame
-
 _text = msgspec.json.encode
+_pack_lengths = Struct(">II").pack
 
 
 class SendFrames:
@@ -40,20 +42,19 @@ class SendFrames:
         message_flag: int,
         properties: str,
         is_batch: bool,
-        body: bytes,
+        body: Iterable[bytes],
+        body_bytes: int,
     ) -> bytes:
-        """One request."""
-        return encode_frame(
-            self._template
-            % (
-                code,
-                sys_flag,
-                born_ms,
-                message_flag,
-                _text(properties),
-                b"true" if is_batch else b"false",
-                flag,
-                opaque,
-            ),
-            body,
+        """One request; its body is given in pieces, so that each is copied once."""
+        header = self._template % (
+            code,
+            sys_flag,
+            born_ms,
+            message_flag,
+            _text(properties),
+            b"true" if is_batch else b"false",
+            flag,
+            opaque,
         )
+        header_bytes = len(header)
+        return b"".join((_pack_lengths(4 + header_bytes + body_bytes, header_bytes), header, *body))

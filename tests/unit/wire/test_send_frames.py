@@ -13,7 +13,7 @@ def test_same_bytes(topic: str, code: int, is_batch: bool, flag: int) -> None:
     frames = SendFrames(group="g%s", topic=topic, queue_id=3, default_topic="TBW102", default_topic_queues=4)
     found = frames.encode(
         code, opaque=77, flag=flag, sys_flag=5, born_ms=1_700_000_000_000, message_flag=-9,
-        properties="UNIQ_KEY\x01A\x02TAGS\x01ü", is_batch=is_batch, body=b"\x00body",
+        properties="UNIQ_KEY\x01A\x02TAGS\x01ü", is_batch=is_batch, body=[b"\x00", b"body"], body_bytes=5,
     )  # fmt: skip
     header = SendMessageV2(
         producer_group="g%s", topic=topic, default_topic="TBW102", default_topic_queue_nums=4, queue_id=3, sys_flag=5,
