@@ -77,8 +77,10 @@ def test_what_is_sent_is_stored_and_the_receipt_says_where() -> None:
 @pytest.mark.parametrize("batching", [True, False])
 def test_every_message_of_many_has_its_own_receipt_and_order_per_queue_is_kept(batching: bool) -> None:
     async def scenario(cluster: AsyncCluster) -> None:
-        sending = Sending(batching=batching)
-        async with Producer("pg", nameserver=cluster.nameserver, sending=sending) as producer:
+        sending, patient = Sending(batching=batching), Timeouts(send_s=60)
+        async with Producer(
+            "pg", nameserver=cluster.nameserver, sending=sending, timeouts=patient
+        ) as producer:
             receipts = await producer.send_many(Message("orders", b"%d" % number) for number in range(2_000))
         assert len({receipt.message_id for receipt in receipts}) == 2_000
         by_queue: dict[MessageQueue, list[tuple[int, bytes, Receipt]]] = {}
@@ -97,7 +99,7 @@ def test_every_message_of_many_has_its_own_receipt_and_order_per_queue_is_kept(b
 
 def test_equal_brokers_get_equal_shares() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
-        async with Producer("pg", nameserver=cluster.nameserver) as producer:
+        async with Producer("pg", nameserver=cluster.nameserver, timeouts=Timeouts(send_s=60)) as producer:
             receipts = await producer.send_many(Message("orders", b"x") for _ in range(800))
         share = Counter(receipt.queue for receipt in receipts)
         assert set(share.values()) == {100}
