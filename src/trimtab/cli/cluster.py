@@ -76,6 +76,7 @@ def brokers(shell: Shell) -> None:
             ("BROKER", "ID", "CLUSTER", "ADDRESS", "VERSION", "IN", "OUT", "DISK", "UP"),
             [_row(state, now_ms) for state in states.brokers],
             right=("ID", "IN", "OUT", "DISK", "UP"),
+            spare=("CLUSTER", "ID", "VERSION", "UP"),
         )
     shell.finish(states.failures)
 

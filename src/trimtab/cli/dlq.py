@@ -116,6 +116,8 @@ def show(shell: Shell, name: str, count: int) -> None:
             ("ID", "TOPIC", "QUEUE", "OFFSET", "DIED", "TAG", "KEYS", "BYTES"),
             rows,
             right=("OFFSET", "BYTES"),
+            spare=("BYTES", "TAG", "OFFSET", "QUEUE", "KEYS", "DIED"),
+            whole=("ID",),
         )
 
 

@@ -8,7 +8,7 @@ from trimtab.cli.group_check import check
 from trimtab.cli.group_doctor import doctor
 from trimtab.cli.group_history import history
 from trimtab.cli.group_offsets import clone, reset
-from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_TITLES, queue_texts, topic_lags
+from trimtab.cli.group_rows import QUEUE_RIGHT, QUEUE_SPARE, QUEUE_TITLES, queue_texts, topic_lags
 from trimtab.cli.group_simulate import simulate
 from trimtab.cli.group_watch import watch
 from trimtab.cli.moments import number_text, rate_text, span_text
@@ -152,7 +152,8 @@ def describe(shell: Shell, name: str, topic: str | None, sample_s: float) -> Non
             ]
         )
         say()
-        print_table(QUEUE_TITLES, [queue_texts(line, after.now_ms) for line in lines], right=QUEUE_RIGHT)
+        texts = [queue_texts(line, after.now_ms) for line in lines]
+        print_table(QUEUE_TITLES, texts, right=QUEUE_RIGHT, spare=QUEUE_SPARE)
         for failure in after.states.failures:
             say(f"{failure.broker} does not say what it holds: {failure.error}", err=True)
     shell.finish(_once(failures))
@@ -251,7 +252,11 @@ def members(shell: Shell, name: str, stacks: str | None) -> None:
                 for row in rows
             ]
             print_table(
-                ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION", "QUEUES", "SEEN BY"), texts, right=("QUEUES",)
+                ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION", "QUEUES", "SEEN BY"),
+                texts,
+                right=("QUEUES",),
+                spare=("SEEN BY", "VERSION", "LANGUAGE", "ADDRESS"),
+                whole=("CLIENT",),
             )
     shell.finish(found.failures)
 

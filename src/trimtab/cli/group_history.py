@@ -96,7 +96,12 @@ def _from_members(shell: Shell, name: str, last: int, *, every: bool) -> None:
         else:
             _print_rebalances(rebalances)
             say()
-            print_table(CHANGE_TITLES, [_texts(change) for change in shown], right=("TOOK", "UNHELD"))
+            print_table(
+                CHANGE_TITLES,
+                [_texts(change) for change in shown],
+                right=("TOOK", "UNHELD"),
+                spare=("UNHELD", "TOOK", "CAUSE", "WHAT"),
+            )
         if flights and silent:
             warn(f"{silent} member(s) record nothing: what they gave and took is not shown")
         for member, count in left_out.items():
@@ -109,7 +114,7 @@ def _print_rebalances(rebalances: "Iterable[Rebalance | Rebalanced]") -> None:
         (time_text(one.at_ms), span_text(one.took_ms), str(one.moved), span_text(one.unheld_ms), one.cause)
         for one in rebalances
     ]
-    print_table(TITLES, rows, right=("TOOK", "MOVED", "UNHELD"))
+    print_table(TITLES, rows, right=("TOOK", "MOVED", "UNHELD"), spare=("UNHELD", "TOOK"))
 
 
 def _texts(change: "Change") -> tuple[str, ...]:

@@ -23,6 +23,8 @@ QUEUE_TITLES = (
     "ETA",
 )
 QUEUE_RIGHT = ("QUEUE", "OFFSET", "LAG", "LAG-TIME", "RATE", "ETA")
+QUEUE_SPARE = ("SINCE", "LEASE", "OFFSET", "RATE", "ETA", "LAG-TIME", "BROKER", "TOPIC")
+"""What a narrow window does without, in this order."""
 
 
 def queue_texts(line: "QueueLine", now_ms: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import click
 
 from trimtab.cli.group_rows import (
     QUEUE_RIGHT,
+    QUEUE_SPARE,
     QUEUE_TITLES,
     changes_between,
     is_whole,
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from trimtab.client.admin.rows import GroupMembers
 
 RECORD_BYTES_MAX = 64 << 20
+DATE_CHARS = len("2026-01-31 ")
+OTHER_LINES = 4
+"""On a screen beside queues and changes: head, titles, what is left out, and where the cursor is."""
 
 
 @click.command(
@@ -140,7 +144,8 @@ class _Screen:
 
         self._name = name
         self._last: list[str] = []
-        self._live: Live = Live(console=console(), auto_refresh=False, screen=False)
+        self._console = console()
+        self._live: Live = Live(console=self._console, auto_refresh=False, screen=False)
         self._live.start()
 
     def draw(self, before: "Look | None", look: "Look", events: "list[Event]") -> None:
@@ -152,15 +157,19 @@ class _Screen:
 
         self._last = [
             *self._last,
-            *(f"{time_text(event.at_ms)}  {event_text(event)}" for event in events),
+            *(f"{time_text(event.at_ms)[DATE_CHARS:]}  {event_text(event)}" for event in events),
         ][-self.LINES_MAX :]
         rows = [queue_texts(line, look.now_ms) for line in queue_lines(before, look)]
+        room = max(1, self._console.height - OTHER_LINES - len(self._last))
+        made, _ = table(QUEUE_TITLES, rows[:room], QUEUE_RIGHT, QUEUE_SPARE, window=self._console.width)
+        more = [Text(f"… and {len(rows) - room:,} queues more", style="dim")] if len(rows) > room else []
         head = f"{self._name}: {len(look.states.members)} member(s), lag {number_text(look.progress.lag)}   {time_text(look.now_ms)}"
         self._live.update(
             Group(
                 Text(head, style="bold"),
-                table(QUEUE_TITLES, rows, QUEUE_RIGHT),
-                *(Text(visible(line)) for line in self._last),
+                made,
+                *more,
+                *(Text(visible(line), no_wrap=True, overflow="ellipsis") for line in self._last),
             ),
             refresh=True,
         )

@@ -374,7 +374,11 @@ def query(
         ]
         if rows:
             print_table(
-                ("ID", "QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BYTES"), rows, right=("OFFSET", "BYTES")
+                ("ID", "QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BYTES"),
+                rows,
+                right=("OFFSET", "BYTES"),
+                spare=("BYTES", "TAG", "KEYS", "STORED"),
+                whole=("ID",),
             )
     shell.finish(found.failures)
     if not found.messages:

@@ -1,16 +1,17 @@
 """Printing rows: a table that fits the terminal, or JSON with names that stay.
 
-On a terminal a table has colours and is as wide as the window, and what does not fit is cut. Into a pipe it goes plain and
+On a terminal a table has colours and fits the window: `fitting` decides how. Into a pipe it goes plain and
 whole, however wide it is. JSON is one document a command.
 """
 
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from trimtab.cli.fitting import GAP, fit, shortened
 from trimtab.cli.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
@@ -33,30 +34,45 @@ def table(
     titles: Sequence[str],
     rows: Sequence[Sequence[str]],
     right: Sequence[str] = (),
-    styles: dict[str, str] | None = None,
-) -> "Table":
-    """Rows under titles; those named in `right` are numbers."""
+    spare: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    *,
+    window: int,
+) -> "tuple[Table, tuple[str, ...]]":
+    """Rows under titles in so many characters, and the titles for which there is no room.
+
+    Those named in `right` are numbers; those in `spare` are given up first, in this order, and those in `whole` are never cut.
+    """
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title in titles:
-        made.add_column(
-            title,
-            justify="right" if title in right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            style=(styles or {}).get(title),
-        )
-    for row in rows:
-        made.add_row(*(Text(visible(cell)) for cell in row))
-    return made
+    shown = [tuple(map(visible, row)) for row in rows]
+    fitted = fit(titles, shown, window, right=right, spare=spare, whole=whole, width_of=cell_len)
+    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, GAP, 0, 0))
+    for at, width in fitted.widths.items():
+        justify: Literal["left", "right"] = "right" if titles[at] in right else "left"
+        made.add_column(titles[at], justify=justify, no_wrap=True, width=width)
+    for row in shown:
+        made.add_row(*(Text(shortened(row[at], width, cell_len)) for at, width in fitted.widths.items()))
+    return made, fitted.left_out
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
+def print_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[str] = (),
+    spare: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> None:
     """Prints a table now."""
     if sys.stdout.isatty():
-        console().print(table(titles, rows, right))
+        screen = console()
+        made, left_out = table(titles, rows, right, spare, whole, window=screen.width)
+        screen.print(made)
+        if left_out:
+            note = f"no room for {', '.join(left_out)}"
+            screen.print(note, style="dim", no_wrap=True, overflow="ellipsis")
         return
     rows = [tuple(map(visible, row)) for row in rows]
     widths = [

@@ -344,7 +344,8 @@ def _print_route(found: "TopicRoute") -> None:
         )
         for place in found.brokers
     ]
-    print_table(("BROKER", "CLUSTER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, right=("READ", "WRITE"))
+    titles = ("BROKER", "CLUSTER", "READ", "WRITE", "PERM", "ADDRESSES")
+    print_table(titles, rows, right=("READ", "WRITE"), spare=("CLUSTER",))
     if found.order_conf:
         say(f"order: {found.order_conf}")
 
@@ -378,5 +379,6 @@ def queues(shell: Shell, name: str, *, times: bool) -> None:
             ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES", "OLDEST", "NEWEST"),
             rows,
             right=("QUEUE", "MIN", "MAX", "MESSAGES"),
+            spare=("OLDEST", "NEWEST"),
         )
     shell.finish(found.failures)
