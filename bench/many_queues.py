@@ -44,7 +44,9 @@ def rows() -> list[Row]:
         nameserver = str(ready["nameserver"])
         asyncio.run(_fill(nameserver, messages))
         command = [sys.executable, "-m", "bench.many_queues", nameserver, str(QUEUES)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=2 * SETTLE_S_MAX)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, timeout=2 * SETTLE_S_MAX
+        )
     told = json.loads(done.stdout)
     grown = told["rss_mib_max"] - told["rss_mib_before"]
     note = (

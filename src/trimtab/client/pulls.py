@@ -316,7 +316,10 @@ class QueuePulls:
         moved = OffsetMoved(
             self.queue, handed.offset, handed.next_offset, header.min_offset, header.max_offset
         )
-        _log.warning("group %s: %s", self.group, moved)
+        _log.warning(
+            "group %s: offset %d of %s is not there, the broker has %d to %d; reading goes on at %d",
+            self.group, moved.asked, moved.queue, moved.min_offset, moved.max_offset, moved.offset,
+        )  # fmt: skip
         offset = self._owner.on_moved(moved)
         if offset is None:
             self.drop()
