@@ -96,6 +96,16 @@ class PushConsumer:
     _marks: Marks
     _life: str
     _running: asyncio.Task[None]
+    # Until it has started.
+    _started_wall_ms = 0
+    _is_open = False
+    _is_switching = False
+    _is_paused = False
+    _failure: ClientIdTakenError | None = None
+    _stopping: asyncio.Task[None] | None = None
+    _closed: asyncio.Event | None = None
+    _trace: ConsumeTrace | None = None
+    _flights: FlightPublisher | None = None
 
     def __init__(
         self,
@@ -167,15 +177,6 @@ class PushConsumer:
         self._handler = handler
         self._pool, self._call = self._called()
         self._tasks: list[asyncio.Task[None]] = []
-        self._started_wall_ms = 0
-        self._is_open = False
-        self._is_switching = False
-        self._failure: ClientIdTakenError | None = None
-        self._stopping: asyncio.Task[None] | None = None
-        self._is_paused = False
-        self._closed: asyncio.Event | None = None
-        self._trace: ConsumeTrace | None = None
-        self._flights: FlightPublisher | None = None
 
     def __repr__(self) -> str:
         if not self._is_open:
