@@ -101,19 +101,21 @@ class ApacheCluster:
         """Lets the server say goodbye (SIGTERM)."""
         self.server(name).stop()
 
-    def start(self, name: str) -> None:
-        """Brings the server back on its port with its store, and returns when it is ready."""
-        server = self.server(name)
+    def start(self, *names: str) -> None:
+        """Brings servers back on their ports with their stores, and returns when they are ready."""
+        servers = [self.server(name) for name in names]
         for _ in range(PORT_ATTEMPTS_MAX - 1):
             try:
-                return self._start(server)
+                return self._start(servers)
             except PortTakenError:
                 time.sleep(PORT_TAKEN_PAUSE_S)  # by a connection that is just going away
-        return self._start(server)
+        return self._start(servers)
 
-    def _start(self, server: Server) -> None:
-        server.start()
-        self._await([server], lambda: self._is_ready(server))
+    def _start(self, servers: Sequence[Server]) -> None:
+        for server in servers:
+            if not server.is_running:
+                server.start()
+        self._await(servers, lambda: all(map(self._is_ready, servers)))
 
     def pause(self, name: str) -> None:
         """Freezes the server with its connections open (SIGSTOP)."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pytest
 
-from tests.apache.cluster import ApacheCluster
 from tests.apache.oracle import SOURCES, JavaOracle
 from tests.apache.versions import chosen_versions, thorough_versions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class OracleFactory(Protocol):
@@ -28,13 +24,6 @@ def apache_version(request: pytest.FixtureRequest) -> str:
 def thorough_version(request: pytest.FixtureRequest) -> str:
     """The versions that even slow tests run against."""
     return str(request.param)
-
-
-@pytest.fixture(scope="session")
-def apache_cluster(apache_version: str) -> Iterator[ApacheCluster]:
-    """A cluster of two brokers shared by all tests of a version: use topics and groups of your own, leave it whole."""
-    with ApacheCluster(apache_version, brokers=2) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="session")

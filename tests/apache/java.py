@@ -30,8 +30,9 @@ UTF8_FLAGS = (
     "-Dstdout.encoding=UTF-8",
     "-Dstderr.encoding=UTF-8",
 )
-# For programs that live for a second: the time goes into starting, not into running.
-SHORT_LIVED_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms32m", "-Xmx256m", "-XX:-UsePerfData")
+# For programs that have little to do: the time goes into starting and into compiling, not into running.
+LIGHT_LOAD_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SHORT_LIVED_FLAGS = (*LIGHT_LOAD_FLAGS, "-Xms32m", "-Xmx256m", "-XX:-UsePerfData")
 
 
 class ToolMissingError(Exception):

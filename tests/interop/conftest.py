@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apache.fixtures import apache_cluster, apache_version, java_oracle, thorough_version
+from tests.apache.fixtures import apache_version, java_oracle, thorough_version
 from tests.apache.golang import start_go_program
 from tests.interop.java_program import JAVA_CLIENTS, JavaPrograms
-from tests.interop.servers import chosen_servers, server_of
+from tests.interop.mqadmin import MqAdmins
+from tests.interop.servers import Servers, chosen_servers
 from tests.interop.stock_client import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.apache.cluster import ApacheCluster
     from tests.interop.servers import ServerUnderTest
     from tests.interop.stock_client import Client
 
-__all__ = ["apache_cluster", "apache_version", "java_oracle", "thorough_version"]
+__all__ = ["apache_version", "java_oracle", "thorough_version"]
 
 HERE = Path(__file__).parent
 
@@ -31,11 +33,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.interop)
 
 
-@pytest.fixture(scope="session", params=chosen_servers())
-def server(request: pytest.FixtureRequest) -> Iterator[ServerUnderTest]:
-    """Each of `TRIMTAB_SERVERS` in turn."""
-    with server_of(str(request.param)) as running:
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """Started when a test first asks for them, for the whole session: Apache's take a quarter of a minute to start."""
+    with Servers() as running:
         yield running
+
+
+@pytest.fixture(scope="session", params=chosen_servers())
+def server(request: pytest.FixtureRequest, servers: Servers) -> ServerUnderTest:
+    """Each of `TRIMTAB_SERVERS` in turn."""
+    return servers.running(str(request.param))
+
+
+@pytest.fixture(scope="session")
+def apache_cluster(apache_version: str, servers: Servers) -> ApacheCluster:
+    """A cluster of two brokers shared by all tests of a version: use topics and groups of your own, leave it whole."""
+    return servers.apache(apache_version).cluster
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +63,13 @@ def java_programs() -> Iterator[JavaPrograms]:
 def java(request: pytest.FixtureRequest, java_programs: JavaPrograms) -> Program:
     """A stock Java client of each version in turn."""
     return java_programs.running(str(request.param))
+
+
+@pytest.fixture(scope="session")
+def mqadmins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmins]:
+    """One JVM for each version of the admin tool, for the whole session."""
+    with MqAdmins(tmp_path_factory.mktemp("tools")) as tools:
+        yield tools
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +100,7 @@ def reader(java: Program, server: ServerUnderTest, shared_clients: SharedClients
 
 
 class SharedClients:
-    """Clients made once, ended with the server they are at."""
+    """Clients made once, at each server, ended with the session."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -96,7 +117,8 @@ class SharedClients:
 
 
 @pytest.fixture(scope="session")
-def shared_clients(server: ServerUnderTest, java_programs: JavaPrograms) -> Iterator[SharedClients]:
+def shared_clients(servers: Servers, java_programs: JavaPrograms) -> Iterator[SharedClients]:
+    """Asks for servers and programs so that these outlive the clients."""
     clients = SharedClients()
     yield clients
     clients.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -97,6 +98,9 @@ def is_of_5(cls: type, field: str) -> bool:
     return any((each, field) in FIELDS_OF_5 for each in cls.__mro__)
 
 
+_type_of = cache(inspect.type_info)  # to find out takes longer than to make a value
+
+
 def _given(info: inspect.Type) -> inspect.Type:
     """The type without None."""
     if not isinstance(info, inspect.UnionType):
@@ -114,7 +118,7 @@ class BodyMaker:
         self._later = later
 
     def make(self, cls: type) -> Any:
-        return self._value(inspect.type_info(cls))
+        return self._value(_type_of(cls))
 
     def _value(self, info: inspect.Type) -> Any:
         rng = self._rng
@@ -187,7 +191,7 @@ def comparable(value: Any, name: str = "") -> Any:
 
 
 def has_object_keys(cls: type) -> bool:
-    return _has_object_keys(inspect.type_info(cls))
+    return _has_object_keys(_type_of(cls))
 
 
 def _has_object_keys(info: inspect.Type) -> bool:
@@ -207,7 +211,7 @@ def _has_object_keys(info: inspect.Type) -> bool:
 def nullable_fields(cls: type) -> set[str]:
     """`Class.field` in Java's words for all that may be null inside a body of this class."""
     found: set[str] = set()
-    _collect(inspect.type_info(cls), found)
+    _collect(_type_of(cls), found)
     return found
 
 

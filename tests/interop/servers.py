@@ -14,13 +14,14 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tests.apache.cluster import ApacheCluster
+from tests.apache.java import LIGHT_LOAD_FLAGS
 from tests.apache.server import Server
 from tests.apache.versions import VERSIONS
 from tests.raw import RawConnection
@@ -177,12 +178,14 @@ class ApacheServer(ServerUnderTest):
     def __init__(self, version: str, broker_names: Sequence[str] = ("broker-a", "broker-b")) -> None:
         self.version = version
         settings = {"transactionTimeOut": str(CHECK_MS), "transactionCheckInterval": str(CHECK_MS)}
-        self._cluster = ApacheCluster(version, broker_names, broker_settings=settings)
+        self.cluster = ApacheCluster(
+            version, broker_names, broker_settings=settings, jvm_args=LIGHT_LOAD_FLAGS
+        )
 
     def __enter__(self) -> Self:
-        self._cluster.__enter__()
-        self.nameserver = self._cluster.nameserver
-        self.brokers = tuple(BrokerPlace(broker.name, broker.address) for broker in self._cluster.brokers)
+        self.cluster.__enter__()
+        self.nameserver = self.cluster.nameserver
+        self.brokers = tuple(BrokerPlace(broker.name, broker.address) for broker in self.cluster.brokers)
         # A broker of 4.9.3 throws when it is asked for its state before it has counted for a while.
         for broker in self.brokers:
             eventually(partial(self._tells_its_state, broker), f"{broker.name} tells its state")
@@ -194,7 +197,7 @@ class ApacheServer(ServerUnderTest):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cluster.__exit__(kind, error, trace)
+        self.cluster.__exit__(kind, error, trace)
 
     def restart(self) -> None:
         self._end_and_start(Server.stop)
@@ -203,11 +206,10 @@ class ApacheServer(ServerUnderTest):
         self._end_and_start(Server.kill)
 
     def _end_and_start(self, end: Callable[[Server], None]) -> None:
-        servers = [self._cluster.server(broker.name) for broker in self.brokers]
+        servers = [self.cluster.server(broker.name) for broker in self.brokers]
         with ThreadPoolExecutor() as pool:  # a farewell takes seconds
             list(pool.map(end, servers))
-        for server in servers:
-            server.start()
+        self.cluster.start(*(server.name for server in servers))
         eventually(lambda: self.has_route("TBW102"), "Apache's brokers registered")
 
     def call_logs_old(self, old: bool) -> None:
@@ -254,6 +256,31 @@ class OwnServer(ServerUnderTest):
             node.server.core.settings = replace(settings, young_log_bytes=0) if old else settings
 
 
-def server_of(version: str) -> ServerUnderTest:
-    """The server with this name, not yet started."""
-    return OwnServer() if version == OWN else ApacheServer(version)
+class Servers:
+    """Running servers by name, each started once; all are gone when the block ends."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._own: OwnServer | None = None
+        self._apache: dict[str, ApacheServer] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def running(self, version: str) -> ServerUnderTest:
+        """The one that all tests of this process share."""
+        if version != OWN:
+            return self.apache(version)
+        if self._own is None:
+            self._own = self._stack.enter_context(OwnServer())
+        return self._own
+
+    def apache(self, version: str) -> ApacheServer:
+        if version not in self._apache:
+            self._apache[version] = self._stack.enter_context(ApacheServer(version))
+        return self._apache[version]

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.apache import homes
-from tests.apache.oracle import SOURCES, JavaOracle
 from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.servers import eventually
 from tests.unit.cli.verbs import good, online, run
 from tests.unit.client.admin_member import ScriptedMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.apache.conversation import Conversation
     from tests.interop.java_program import JavaPrograms
+    from tests.interop.mqadmin import MqAdmin, MqAdmins
     from tests.interop.servers import ServerUnderTest
     from tests.interop.stock_client import Client, Program
 
-COMMAND_S_MAX = 120.0
-ANSWER = "ANSWER "
 QUEUES = 2
 
 
-class MqAdmin:
-    """Apache's tool at a name server."""
-
-    def __init__(self, program: Conversation, nameserver: str) -> None:
-        self._program = program
-        self._nameserver = nameserver
-
-    def lines(self, *command: str) -> list[list[str]]:
-        """What a command prints, a list of words for each line."""
-        words = (*command, "-n", self._nameserver)
-        line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
-        answer = self._program.ask(line, COMMAND_S_MAX)
-        while not answer.startswith(ANSWER):
-            answer = self._program.hear(COMMAND_S_MAX)
-        text = base64.b64decode(answer.removeprefix(ANSWER)).decode()
-        assert "Exception" not in text, text
-        return [line.split() for line in text.splitlines() if line.strip()]
-
-
-@pytest.fixture(scope="module")
-def mqadmin(server: ServerUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
-    version = "5.5.0" if server.version.startswith("5.") else "4.9.3"
-    silent = homes.home_flags(tmp_path_factory.mktemp("mqadmin"), stream="err", level="OFF")
-    with JavaOracle(version, SOURCES / "MqAdminRunner.java").start(jvm_args=silent) as program:
-        yield MqAdmin(program, server.nameserver)
+@pytest.fixture
+def mqadmin(server: ServerUnderTest, mqadmins: MqAdmins) -> MqAdmin:
+    return mqadmins.at(server.nameserver, "5.5.0" if server.version.startswith("5.") else "4.9.3")
 
 
 @pytest.fixture

@@ -1,11 +1,7 @@
-"""Apache's admin tool, of the oldest and of the newest version, at our servers and at Apache's: the same commands, the same words.
-
-A JVM takes seconds to start, so one per version of the tool runs all commands, one after the other.
-"""
+"""Apache's admin tool, of the oldest and of the newest version, at our servers and at Apache's: the same commands, the same words."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from contextlib import ExitStack, contextmanager
@@ -13,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apache import homes
-from tests.apache.oracle import SOURCES, JavaOracle
 from tests.interop.ours import Loop, Ours
 from tests.interop.servers import eventually, request, unique
 from tests.interop.test_our_producer import producing
@@ -48,66 +42,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.apache.conversation import Conversation
+    from tests.interop.mqadmin import MqAdmin, MqAdmins
     from tests.interop.servers import ServerUnderTest
 
 TOOLS = ("4.9.3", "5.5.0")
-COMMAND_S_MAX = 120.0
 CLUSTER = "DefaultCluster"
-ANSWER = "ANSWER "
-
-
-class MqAdmin:
-    """The tool at a name server."""
-
-    def __init__(self, version: str, program: Conversation, server: ServerUnderTest) -> None:
-        self.version = version
-        self._program = program
-        self._server = server
-
-    @property
-    def is_5x(self) -> bool:
-        return self.version.startswith("5.")
-
-    def told(self, *command: str) -> str:
-        """What a command prints, errors too, with single spaces."""
-        words = (*command, "-n", self._server.nameserver)
-        line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
-        answer = self._program.ask(line, COMMAND_S_MAX)
-        while not answer.startswith(ANSWER):  # threads of an earlier command may still have something to say
-            answer = self._program.hear(COMMAND_S_MAX)
-        return " ".join(base64.b64decode(answer.removeprefix(ANSWER)).decode().split())
-
-    def good(self, *command: str) -> str:
-        """What a command prints that must not fail."""
-        printed = self.told(*command)
-        assert "Exception" not in printed, f"{command} failed: {printed}"
-        return printed
-
-
-@pytest.fixture(scope="session")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Conversation]]:
-    folder = tmp_path_factory.mktemp("tools")
-    silent = homes.home_flags(folder, stream="err", level="OFF")  # a log would mix with what is printed
-    with ExitStack() as stack:
-        yield {
-            version: stack.enter_context(
-                JavaOracle(version, SOURCES / "MqAdminRunner.java").start(jvm_args=silent)
-            )
-            for version in TOOLS
-        }
 
 
 @pytest.fixture(params=TOOLS)
-def mqadmin(
-    request: pytest.FixtureRequest, tools: dict[str, Conversation], server: ServerUnderTest
-) -> MqAdmin:
+def mqadmin(request: pytest.FixtureRequest, mqadmins: MqAdmins, server: ServerUnderTest) -> MqAdmin:
     version = str(request.param)
     if not server.is_own and version[0] != server.version[0]:
         pytest.skip(
             "Apache's tools of 4.9 and 5.x do not get on with each other's brokers; both do with ours"
         )
-    return MqAdmin(version, tools[version], server)
+    return mqadmins.at(server.nameserver, version)
 
 
 @contextmanager

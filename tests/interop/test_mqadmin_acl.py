@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.apache import homes
 from tests.apache.cluster import ApacheCluster
-from tests.apache.oracle import SOURCES, JavaOracle
+from tests.interop.mqadmin import MqAdmin, start_mqadmin
 from tests.interop.servers import OWN, chosen_servers, eventually
 from tests.peers import send_header
 from tests.raw import RawConnection
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 TOOL = "4.9.3"
 """5.x has replaced these commands by others."""
-COMMAND_S_MAX = 120.0
-ANSWER = "ANSWER "
 FILE = f"""\
 globalWhiteRemoteAddresses:
 - 10.9.9.9
@@ -73,21 +69,16 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversation]:
     """It signs what it asks, as the file in its home says."""
     home = tmp_path_factory.mktemp("tools")
-    flags = homes.home_flags(home, stream="err", level="OFF")
+    (home / "conf").mkdir()
     keys = f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n"
     (home / "conf" / "tools.yml").write_text(keys)
-    with JavaOracle(TOOL, SOURCES / "MqAdminRunner.java").start(jvm_args=flags) as program:
+    with start_mqadmin(TOOL, home) as program:
         yield program
 
 
-def told(tool: Conversation, place: Place, *command: str) -> str:
-    words = (*command, "-n", place.nameserver)
-    answer = tool.ask(" ".join(base64.b64encode(word.encode()).decode() for word in words), COMMAND_S_MAX)
-    while not answer.startswith(ANSWER):
-        answer = tool.hear(COMMAND_S_MAX)
-    printed = " ".join(base64.b64decode(answer.removeprefix(ANSWER)).decode().split())
-    assert "Exception" not in printed, f"{command} failed: {printed}"
-    return printed
+@pytest.fixture
+def mqadmin(tool: Conversation, place: Place) -> MqAdmin:
+    return MqAdmin(TOOL, tool, place.nameserver)
 
 
 def may_send(place: Place, who: Credentials | None, topic: str) -> bool:
@@ -96,13 +87,13 @@ def may_send(place: Place, who: Credentials | None, topic: str) -> bool:
         return answer.code == ResponseCode.SUCCESS
 
 
-def test_the_list_of_addresses_is_kept(tool: Conversation, place: Place) -> None:
+def test_the_list_of_addresses_is_kept(mqadmin: MqAdmin, place: Place) -> None:
     """What it is good for differs: see docs/security.md. It comes first: Apache 4.9.3 loses accounts after a deletion."""
     at = ("-b", place.broker)
-    assert "success" in told(tool, place, "updateGlobalWhiteAddr", *at, "-g", "10.1.2.3,10.1.3.*")
+    assert "success" in mqadmin.good("updateGlobalWhiteAddr", *at, "-g", "10.1.2.3,10.1.3.*")
 
     def both_are_listed() -> bool:
-        listed = told(tool, place, "getAccessConfigSubCommand", *at)
+        listed = mqadmin.good("getAccessConfigSubCommand", *at)
         return "10.1.2.3" in listed and "10.1.3.*" in listed
 
     eventually(both_are_listed, "both addresses are listed")
@@ -128,7 +119,7 @@ def test_our_producer_signs_every_kind_of_send_and_is_refused_without_its_keys(p
         assert (refused.value.retriable, refused.value.indeterminate) == (False, False)
 
 
-def test_accounts_come_and_go(tool: Conversation, place: Place) -> None:
+def test_accounts_come_and_go(mqadmin: MqAdmin, place: Place) -> None:
     at = ("-b", place.broker)
     assert not may_send(place, NEWCOMER, "granted")
     account = (
@@ -141,14 +132,14 @@ def test_accounts_come_and_go(tool: Conversation, place: Place) -> None:
         "-m",
         "false",
     )
-    assert "success" in told(tool, place, "updateAclConfig", *at, *account)
+    assert "success" in mqadmin.good("updateAclConfig", *at, *account)
     eventually(lambda: may_send(place, NEWCOMER, "granted"), "the new account works")
     assert not may_send(place, NEWCOMER, "denied")
 
-    listed = told(tool, place, "getAccessConfigSubCommand", *at)
+    listed = mqadmin.good("getAccessConfigSubCommand", *at)
     assert f"accessKey : {NEWCOMER.access_key}" in listed
     assert "granted=PUB" in listed
-    assert place.broker in told(tool, place, "clusterAclConfigVersion", *at)
+    assert place.broker in mqadmin.good("clusterAclConfigVersion", *at)
 
-    assert "success" in told(tool, place, "deleteAccessConfig", *at, "-a", NEWCOMER.access_key)
+    assert "success" in mqadmin.good("deleteAccessConfig", *at, "-a", NEWCOMER.access_key)
     eventually(lambda: not may_send(place, NEWCOMER, "granted"), "the account is gone")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.apache import ports, probe
 from tests.apache.cluster import ApacheCluster
+from tests.apache.java import LIGHT_LOAD_FLAGS
 from tests.apache.versions import thorough_versions
 from trimtab.io.clock import SystemClock
 from trimtab.names.server import NameServer
@@ -19,6 +20,8 @@ from trimtab.names.server import NameServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from pathlib import Path
+
+    from tests.interop.mqadmin import MqAdmin, MqAdmins
 
 T = TypeVar("T")
 
@@ -59,11 +62,13 @@ def name_server(**options: Any) -> Iterator[Host]:
 class BrokersAt(ApacheCluster):
     """Stock brokers at a name server that is not theirs."""
 
-    def __init__(
-        self, version: str, nameserver: str, brokers: int = 1, settings: Mapping[str, str] = {}
-    ) -> None:
-        super().__init__(version, brokers, broker_settings={**REGISTER_SOON, **settings})
-        self._foreign = nameserver
+    def __init__(self, mqadmin: MqAdmin, brokers: int = 1, settings: Mapping[str, str] = {}) -> None:
+        """Of the same version as the tool, and where the tool is."""
+        super().__init__(
+            mqadmin.version, brokers, broker_settings={**REGISTER_SOON, **settings}, jvm_args=LIGHT_LOAD_FLAGS
+        )
+        self._foreign = mqadmin.nameserver
+        self.told = mqadmin.told
 
     def _start_all(self) -> None:
         self.nameserver = self._foreign
@@ -71,11 +76,6 @@ class BrokersAt(ApacheCluster):
         for broker in self.brokers:
             broker.start()
         self._await(self.brokers, lambda: all(map(self._is_ready, self.brokers)))
-
-    def told(self, *command: str) -> str:
-        """What the admin tool prints, on one line with single spaces; errors too."""
-        run = self.mqadmin(*command)
-        return " ".join((run.stdout + run.stderr).split())
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -97,8 +97,8 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def brokers(version: str, host: Host) -> Iterator[BrokersAt]:
-    with BrokersAt(version, host.address, brokers=2) as running:
+def brokers(mqadmins: MqAdmins, version: str, host: Host) -> Iterator[BrokersAt]:
+    with BrokersAt(mqadmins.at(host.address, version), brokers=2) as running:
         yield running
 
 
@@ -181,12 +181,15 @@ def cluster(host: Host) -> str:
     return probe.ask(host.address, probe.GET_CLUSTER, {}).decode()
 
 
-def test_a_slave_finds_its_master_and_a_stopped_one_signs_off(version: str, host: Host) -> None:
+def test_a_slave_finds_its_master_and_a_stopped_one_signs_off(
+    mqadmins: MqAdmins, version: str, host: Host
+) -> None:
+    mqadmin = mqadmins.at(host.address, version)
     cluster_name = {"brokerClusterName": "Pair", "brokerName": "pair"}
     slave_settings = {**cluster_name, "brokerId": "1", "brokerRole": "SLAVE"}
-    with BrokersAt(version, host.address, settings=cluster_name) as master:
+    with BrokersAt(mqadmin, settings=cluster_name) as master:
         assert "success" in master.told("updateTopic", "-t", "paired", "-b", master.brokers[0].address)
-        with BrokersAt(version, host.address, settings=slave_settings) as slave:
+        with BrokersAt(mqadmin, settings=slave_settings) as slave:
             listed = slave.told("clusterList")
             assert f"Pair pair 0 {master.brokers[0].address}" in listed
             assert f"Pair pair 1 {slave.brokers[0].address}" in listed
@@ -202,12 +205,12 @@ def has(file: Path, text: str) -> bool:
 
 
 def test_brokers_come_back_after_our_restart_and_settings_are_still_there(
-    version: str, tmp_path: Path
+    mqadmins: MqAdmins, version: str, tmp_path: Path
 ) -> None:
     kv_path = tmp_path / "kvConfig.json"
     with name_server(kv_path=kv_path) as first:
         port = int(first.address.rpartition(":")[2])
-        with BrokersAt(version, first.address) as brokers:
+        with BrokersAt(mqadmins.at(first.address, version)) as brokers:
             assert "success" in brokers.told("updateKvConfig", "-s", "space", "-k", "key", "-v", "value")
             first.do(first.server.stop())
             with name_server(port=port, kv_path=kv_path) as second:

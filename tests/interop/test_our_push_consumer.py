@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.apache import homes
-from tests.apache.oracle import SOURCES, JavaOracle
 from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.ours import Loop, Ours
 from tests.interop.seeds import seed
 from tests.interop.servers import ApacheServer, eventually, unique
 from tests.interop.stock_client import Queue, offset_stored, plain
-from tests.interop.test_mqadmin import MqAdmin
 from trimtab import blocking
 from trimtab.balance.strategies import Averagely, ByConfig, ByMachineRoom, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
@@ -27,9 +24,9 @@ from trimtab.model import MessageQueue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.apache.conversation import Conversation
     from tests.interop.conftest import SharedClients
     from tests.interop.java_program import JavaPrograms
+    from tests.interop.mqadmin import MqAdmins
     from tests.interop.servers import ServerUnderTest
     from tests.interop.stock_client import Client, Program
     from trimtab.balance.strategies import Strategy
@@ -59,13 +56,6 @@ def sender(stock: Program, server: ServerUnderTest, shared_clients: SharedClient
 @pytest.fixture
 def looker(stock: Program, server: ServerUnderTest, shared_clients: SharedClients) -> Client:
     return shared_clients.get("pull", stock, server)
-
-
-@pytest.fixture(scope="module")
-def mqadmin_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversation]:
-    silent = homes.home_flags(tmp_path_factory.mktemp("tools"), stream="err", level="OFF")
-    with JavaOracle("4.9.3", SOURCES / "MqAdminRunner.java").start(jvm_args=silent) as program:
-        yield program
 
 
 def numbers(first: int, count: int) -> list[bytes]:
@@ -192,9 +182,9 @@ def test_offsets_written_by_one_are_read_by_the_other(
 
 
 def test_mqadmin_works_on_our_consumer(
-    loop: Loop, server: ServerUnderTest, sender: Client, looker: Client, mqadmin_program: Conversation
+    loop: Loop, server: ServerUnderTest, sender: Client, looker: Client, mqadmins: MqAdmins
 ) -> None:
-    mqadmin = MqAdmin("4.9.3", mqadmin_program, server)
+    mqadmin = mqadmins.at(server.nameserver, "4.9.3")
     topic, group = server.make_topic(), unique("g")
     sender.send_all(topic, numbers(0, 16))
     queues = looker.queues(topic)
@@ -222,9 +212,9 @@ def test_mqadmin_works_on_our_consumer(
 
 
 def test_mqadmin_works_on_our_pull_consumer(
-    server: ServerUnderTest, sender: Client, looker: Client, mqadmin_program: Conversation
+    server: ServerUnderTest, sender: Client, looker: Client, mqadmins: MqAdmins
 ) -> None:
-    mqadmin = MqAdmin("4.9.3", mqadmin_program, server)
+    mqadmin = mqadmins.at(server.nameserver, "4.9.3")
     topic, group = server.make_topic(), unique("g")
     queues = looker.queues(topic)
     for body in numbers(0, 16):  # two in each queue: 4.9.3 resets no group that lacks an offset anywhere
