@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import LONGEST_FIRST
+
 SRC = Path(__file__).parents[2] / "src"
+TESTS = Path(__file__).parents[1]
+FILE_LINES_MAX = 700
+FUNCTION_LINES_MAX = 70
 
 EVERYBODY = {"trimtab", "trimtab.model", "trimtab.errors", "trimtab.settings"}
 
@@ -229,6 +234,24 @@ def test_nothing_catches_everything_in_silence() -> None:
         and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
     ]
     assert silent == []
+
+
+def test_files_and_functions_stay_small() -> None:
+    large = []
+    for source in SOURCES:
+        lines = len(source.path.read_text().splitlines())
+        if lines > FILE_LINES_MAX:
+            large.append(f"{source.name} has {lines} lines")
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    large.append(f"{source.name}:{node.lineno} {node.name} has {lines} lines")
+    assert large == []
+
+
+def test_the_files_to_begin_with_are_there() -> None:
+    assert [name for name in LONGEST_FIRST if not (TESTS / name).is_file()] == []
 
 
 @pytest.mark.parametrize(
