@@ -2,6 +2,7 @@
 
 import logging
 import re
+import signal
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -53,13 +54,22 @@ class Job:
 
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
         self.say(f"starting Spark at {self.remote or self.master}")
-        session = self._session()
-        try:
-            yield session
-        except PySparkException as error:
-            raise TrimtabError(_reason(str(error))) from error
-        finally:
-            session.stop()
+        with _one_line_at_the_end(self.name) as catch:
+            catch()
+            session = self._session()
+            catch()  # PySpark has put its own in place
+            try:
+                yield session
+            except PySparkException as error:
+                raise TrimtabError(_reason(str(error))) from error
+            except KeyboardInterrupt:
+                if self.remote is None:
+                    session.sparkContext.setLogLevel("OFF")  # that its jobs are cut off is no news
+                raise
+            finally:
+                for query in session.streams.active:
+                    query.stop()
+                session.stop()
 
     def _session(self) -> "SparkSession":
         from trimtab.spark import register, session
@@ -112,6 +122,30 @@ class Job:
         print_table(titles, [[_shown(value) for value in row] for row in rows], numbers)
         for file in files:
             click.echo(f"wrote {file}")
+
+
+@contextmanager
+def _one_line_at_the_end(name: str) -> Iterator[Callable[[], None]]:
+    """For as long as the block, what Ctrl-C does once it is caught: it says one line, and the block ends.
+
+    PySpark's own handler asks the JVM to cancel jobs over a connection that may be in the middle of an answer, and py4j logs what comes of that.
+    """
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(_number: int, _frame: object) -> None:
+        logging.disable(logging.CRITICAL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # who cannot wait presses it once more
+        click.echo(f"{name}: interrupted, stopping Spark …", err=True)
+        raise KeyboardInterrupt
+
+    def catch() -> None:
+        signal.signal(signal.SIGINT, interrupted)
+
+    try:
+        yield catch
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logging.NOTSET)
 
 
 def _fill(sample: Sample, address: str) -> None:
