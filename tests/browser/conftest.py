@@ -168,7 +168,7 @@ class Page:
     def held(self) -> list[str]:
         """For each queue of the matrix, who holds it."""
         script = (
-            "return [...document.querySelectorAll('.matrix tbody tr')].map("
+            "return [...document.querySelectorAll('#matrix .matrix tbody tr:not(.topic)')].map("
             "row => [...row.querySelectorAll('.held .sr')].map(one => one.textContent.replace('held by ', '')).join('+'))"
         )
         return list(self.driver.execute_script(script))

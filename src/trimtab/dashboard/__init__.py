@@ -6,12 +6,12 @@
 | `app` | the web application: routes put together |
 | `guard` | who may ask what: hosts, origins, sessions, roles; headers of every answer |
 | `tokens`, `sessions` | signing in |
-| `poller`, `group_watch` | the one that asks brokers, for all pages together |
+| `poller`, `subject`, `group_watch`, `topic_watch` | the one that asks brokers, for all pages together |
 | `history` | what was seen, in an SQLite file of bounded size |
 | `desk` | where every question is answered |
 | `actions` | what people ask for: searching, resetting, replaying |
 | `answers`, `wishes` | what the JSON API gives and takes |
 | `api`, `openapi`, `pages`, `drawing` | the same things for programs and for people |
-| `group_view`, `overview_view`, `timeline`, `what_if`, `charts`, `bodies` | PURE: from facts to what is shown |
+| `group_view`, `overview_view`, `verdicts`, `timeline`, `moves`, `what_if`, `charts`, `bodies` | PURE: from facts to what is shown |
 | `simulate` | a simulation, in a process of its own |
 """

@@ -1,8 +1,9 @@
 """What people ask for beside looking: searching, viewing, resetting, replaying, resending. Pages and the JSON API both call these."""
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab.cli.dlq import letters_in, letters_of
 from trimtab.cli.moments import parse_place, parse_time, span_text
@@ -23,6 +24,13 @@ TRACED_MAX = 100
 """Dead letters of a page whose traces are looked for."""
 
 
+class Cause(NamedTuple):
+    """Why a letter died, in a word and in a line."""
+
+    kind: str
+    text: str
+
+
 class Actions:
     """See the module's own words."""
 
@@ -31,36 +39,6 @@ class Actions:
         self._clock = clock
 
     # --- topics and messages ------------------------------------------------------------------------------------
-
-    async def topic(self, name: str) -> answers.Topic:
-        """Where it is, what lies in it, who reads it, what each broker got of it."""
-        admin = self._admin
-        route, queues, groups, rates = await asyncio.gather(
-            admin.topic_route(name),
-            admin.topic_queues(name),
-            admin.topic_groups(name),
-            admin.broker_rates("TOPIC_PUT_NUMS", name),
-        )
-        total = sum(rate.per_s_minute for rate in rates.rates)
-        sizes = [row.max_offset - row.min_offset for row in queues.queues]
-        mean = sum(sizes) / len(sizes) if sizes else 0
-        return answers.Topic(
-            topic=name,
-            at_ms=self._clock.wall_ms(),
-            route=route,
-            queues=tuple(_size(row, mean) for row in queues.queues),
-            messages=sum(sizes),
-            groups=groups.names,
-            brokers=tuple(
-                answers.BrokerShare(
-                    broker=rate.broker,
-                    per_s=rate.per_s_minute,
-                    share=rate.per_s_minute / total if total else None,
-                )
-                for rate in rates.rates
-            ),
-            failures=failure_texts((*queues.failures, *groups.failures, *rates.failures)),
-        )
 
     async def search(self, wish: wishes.SearchWish) -> answers.MessageLines:
         """Messages by key, by id, or from a time on."""
@@ -169,15 +147,22 @@ class Actions:
         wanted = wish.skip + wish.count
         found = await self._letters(wish.name, wanted + 1)
         letters = found[wish.skip : wanted]
+        causes = await self._causes(wish.name, letters[:TRACED_MAX])
+        kinds = Counter(
+            causes[one.offset_message_id].kind if one.offset_message_id in causes else None for one in letters
+        )
         return answers.DeadLetters(
             group=wish.name,
             letters=tuple(map(message_line, letters)),
             complete=len(found) <= wanted,
             skipped=wish.skip,
-            causes=await self._causes(wish.name, letters[:TRACED_MAX]),
+            causes={name: cause.text for name, cause in causes.items()},
+            by_cause=tuple(
+                answers.CauseCount(cause=kind, letters=count) for kind, count in kinds.most_common()
+            ),
         )
 
-    async def _causes(self, group: str, letters: list[FoundMessage]) -> dict[str, str]:
+    async def _causes(self, group: str, letters: list[FoundMessage]) -> dict[str, Cause]:
         traces = await asyncio.gather(
             *(self.trace(wishes.TraceWish(id=one.message_id)) for one in letters), return_exceptions=True
         )
@@ -223,25 +208,15 @@ class Actions:
         return answers.Resent(done=not wish.preview, to=to, letters=lines, sent=tuple(sent))
 
 
-def cause_of(group: str, trace: answers.Trace) -> str | None:
+def cause_of(group: str, trace: answers.Trace) -> Cause | None:
     """How the group's last try of a message ended, if it was traced."""
     tries = [step for step in trace.steps if step.what == "handled" and step.group == group and not step.ok]
     if not tries:
         return None
     last = tries[-1]
-    return f"{last.detail or 'failed'} after {span_text(last.cost_ms)}, {len(tries)} tries traced"
-
-
-def _size(row: QueueRange, mean: float) -> answers.QueueSize:
-    size = row.max_offset - row.min_offset
-    return answers.QueueSize(
-        broker=row.broker,
-        queue_id=row.queue_id,
-        min_offset=row.min_offset,
-        max_offset=row.max_offset,
-        newest_ms=row.newest_ms,
-        hot=size >= 100 and size > 2 * mean,
-    )
+    kind = last.detail or "failed"
+    traced = "1 try traced" if len(tries) == 1 else f"{len(tries)} tries traced"
+    return Cause(kind, f"{kind} after {span_text(last.cost_ms)}, {traced}")
 
 
 def _lines(found: FoundMessages, *, is_complete: bool) -> answers.MessageLines:

@@ -101,6 +101,20 @@ class Moment(Answer, frozen=True):
     detail: str = ""
 
 
+class Move(Answer, frozen=True):
+    """Queues that went from one member to another in a rebalance."""
+
+    giver: str | None
+    """None: nothing was recorded of a holder before."""
+    taker: str | None
+    """None: nobody took them within the rebalance."""
+    queues: tuple[str, ...]
+    took_ms: int | None
+    """The longest that one of them took, where it was recorded."""
+    in_flight: int | None
+    """Messages that the giver was handling when it let go, where it was recorded."""
+
+
 class Rebalance(Answer, frozen=True):
     """Moments that follow each other closely."""
 
@@ -108,6 +122,7 @@ class Rebalance(Answer, frozen=True):
     took_ms: int
     cause: str
     moved: int
+    moves: tuple[Move, ...]
     moments: tuple[Moment, ...]
 
 
@@ -194,8 +209,10 @@ class QueueSize(Answer, frozen=True):
     min_offset: int
     max_offset: int
     newest_ms: int | None
-    hot: bool = False
-    """Holds more than twice of what the mean queue holds."""
+    per_s: float | None
+    """What came in between the last two looks; None: there was one look so far."""
+    hot: bool
+    """Gets more than twice of what the mean queue gets, or holds as much more while nothing comes in."""
 
 
 class BrokerShare(Answer, frozen=True):
@@ -214,6 +231,8 @@ class Topic(Answer, frozen=True):
     route: TopicRoute
     queues: tuple[QueueSize, ...]
     messages: int
+    put_per_s: float | None
+    """What came in between the last two looks; None: there was one look so far."""
     groups: tuple[str, ...]
     brokers: tuple[BrokerShare, ...]
     failures: tuple[str, ...]
@@ -296,6 +315,14 @@ class DeadGroups(Answer, frozen=True):
     failures: tuple[str, ...]
 
 
+class CauseCount(Answer, frozen=True):
+    """So many letters died of the same."""
+
+    cause: str | None
+    """None: not recorded."""
+    letters: int
+
+
 class DeadLetters(Answer, frozen=True):
     """Dead letters of a group, oldest first."""
 
@@ -307,6 +334,8 @@ class DeadLetters(Answer, frozen=True):
     """How many older ones were left out."""
     causes: dict[str, str]
     """How the last try went, by offset message id, of letters whose consumers trace."""
+    by_cause: tuple[CauseCount, ...]
+    """These letters counted by how their last try ended, most first."""
 
 
 class Reset(Answer, frozen=True):

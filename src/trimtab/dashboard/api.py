@@ -87,7 +87,7 @@ ENDPOINTS = (
         answers.Reset,
         lambda desk, wish: desk.actions.reset(wish),
     ),
-    _get("/topic", "A topic.", wishes.Named, answers.Topic, lambda desk, wish: desk.actions.topic(wish.name)),
+    _get("/topic", "A topic.", wishes.Named, answers.Topic, lambda desk, wish: desk.topic(wish.name)),
     _get(
         "/topic/messages",
         "Messages by key, by id, or from a time on.",

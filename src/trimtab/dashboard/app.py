@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from starlette.types import ASGIApp
 
 from trimtab.dashboard.api import api_routes, query_of, status_of
 from trimtab.dashboard.desk import Desk
-from trimtab.dashboard.drawing import FOLDER
+from trimtab.dashboard.drawing import CHART_LIBRARY, FOLDER
 from trimtab.dashboard.guard import COOKIE, Door, Guard
 from trimtab.dashboard.openapi import openapi
 from trimtab.dashboard.pages import form_of, page, page_routes
@@ -32,7 +33,14 @@ from trimtab.errors import TrimtabError
 
 QUIET_S = 15.0
 """After so long a stream says that it is still there."""
-_STATIC = {"app.css": "text/css", "app.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_STATIC = {
+    "app.css": (FOLDER / "static" / "app.css", "text/css"),
+    "app.js": (FOLDER / "static" / "app.js", "text/javascript"),
+    "charts.js": (FOLDER / "static" / "charts.js", "text/javascript"),
+    "watch.js": (FOLDER / "static" / "watch.js", "text/javascript"),
+    "icon.svg": (FOLDER / "static" / "icon.svg", "image/svg+xml"),
+    "chart-library.js": (CHART_LIBRARY, "text/javascript"),
+}
 
 
 def make_app(desk: Desk, door: Door) -> ASGIApp:
@@ -44,7 +52,7 @@ def make_app(desk: Desk, door: Door) -> ASGIApp:
         Route("/sign-out", front.sign_out, methods=["POST"]),
         Route("/events", front.events, methods=["GET"]),
         Route("/openapi.json", front.openapi, methods=["GET"]),
-        *(Route(f"/static/{name}", _static(name, kind), methods=["GET"]) for name, kind in _STATIC.items()),
+        *(Route(f"/static/{name}", _static(*file), methods=["GET"]) for name, file in _STATIC.items()),
         *api_routes(desk),
         *page_routes(desk),
     ]
@@ -54,9 +62,11 @@ def make_app(desk: Desk, door: Door) -> ASGIApp:
     return Guard(app, door)
 
 
-def _static(name: str, kind: str) -> Any:
-    async def static(_request: Request) -> Response:
-        return FileResponse(FOLDER / "static" / name, media_type=kind)
+def _static(path: Path, kind: str) -> Any:
+    async def static(request: Request) -> Response:
+        # The library is large and stays the same: pages ask for it with its version, and browsers keep it.
+        keep = {"Cache-Control": "private, max-age=31536000, immutable"} if request.url.query else None
+        return FileResponse(path, media_type=kind, headers=keep)
 
     return static
 
@@ -120,18 +130,26 @@ class _Front:
         return JSONResponse(openapi())
 
     async def events(self, request: Request) -> Response:
-        """Says whenever there is something new: of the group named, else of the cluster."""
+        """Says whenever there is something new: of the group or the topic named, else of the cluster."""
         try:
-            name = query_of(request).get("group", "")
+            asked = query_of(request)
             self._desk.poller.check_listeners()
-            if name:
-                await self._desk.sight(name)
-            subject = self._desk.poller.group(name) if name else self._desk.poller.overview
+            subject = await self._subject(asked.get("group", ""), asked.get("topic", ""))
         except msgspec.ValidationError as error:
             return JSONResponse({"error": str(error)}, 400)
         except TrimtabError as error:
             return JSONResponse({"error": str(error)}, status_of(error))
         return StreamingResponse(self._changes(request, subject), media_type="text/event-stream")
+
+    async def _subject(self, group: str, topic: str) -> Subject[Any]:
+        """Asked for once, so that what does not exist is said before there is a stream."""
+        if group:
+            await self._desk.sight(group)
+            return self._desk.poller.group(group)
+        if topic:
+            await self._desk.topic(topic)
+            return self._desk.poller.topic(topic)
+        return self._desk.poller.overview
 
     async def _changes(self, request: Request, subject: Subject[Any]) -> AsyncIterator[str]:
         async with aclosing(changes(subject)) as lines:

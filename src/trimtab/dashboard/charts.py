@@ -1,78 +1,68 @@
-"""Figures over time as SVG, drawn here: pages need no library and no other machine for it. PURE."""
+"""What charts show, as figures that the page's script draws with Chart.js. PURE.
+
+The data is in an attribute of the figure, the gist of it in words below: for whoever cannot see the drawing, or has no scripts.
+"""
 
 from collections.abc import Sequence
 
+import msgspec
 from markupsafe import Markup
 
 from trimtab.cli.moments import number_text, span_text
-from trimtab.dashboard.answers import HeldSpan, Point
+from trimtab.dashboard.answers import HeldSpan, Point, Rebalance
 
-WIDTH, HEIGHT, EDGE = 640, 120, 4
-ROW = 6
-COLOURS = 8
+MARKS_MAX = 50
 
 
-def line_chart(points: Sequence[Point], label: str) -> Markup:
-    """A line with its highest and its last value; empty with fewer than two points."""
+def line_chart(points: Sequence[Point], label: str, name: str, marks: Sequence[Rebalance] = ()) -> Markup:
+    """A figure over time; empty with fewer than two points. Rebalances are marked on it."""
     if len(points) < 2:
         return Markup("")
     begin, end = points[0].at_ms, points[-1].at_ms
     highest = max(point.value for point in points)
-    span, top = max(1, end - begin), max(1.0, highest)
-    places = []
-    for point in points:
-        x = EDGE + (WIDTH - 2 * EDGE) * (point.at_ms - begin) / span
-        y = HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * point.value / top
-        places.append(f"{x:.1f},{y:.1f}")
-    line = " ".join(places)
     text = (
         f"{label}: highest {number_text(int(highest))}, last {number_text(int(points[-1].value))},"
         f" over {span_text(end - begin)}"
     )
-    return Markup(
-        '<figure class="chart"><svg viewBox="0 0 {w} {h}" role="img" aria-label="{text}" preserveAspectRatio="none">'
-        '<polygon class="area" points="{x0},{y0} {line} {x1},{y0}"></polygon>'
-        '<polyline class="line" points="{line}"></polyline></svg><figcaption>{text}</figcaption></figure>'
-    ).format(w=WIDTH, h=HEIGHT, text=text, line=line, x0=EDGE, x1=WIDTH - EDGE, y0=HEIGHT - EDGE)
+    shown = [one for one in marks if begin <= one.at_ms <= end][-MARKS_MAX:]
+    data = {
+        "label": label,
+        "points": [(point.at_ms, point.value) for point in points],
+        "marks": [(one.at_ms, f"{one.moved} moved: {one.cause}") for one in shown],
+    }
+    return _figure("line", name, data, text)
 
 
-def holding_chart(spans: Sequence[HeldSpan], until_s: float, label: str) -> Markup:
-    """A row for each queue, a colour for each member: where a row is empty nobody held it, where it is hatched two did."""
+def holding_chart(spans: Sequence[HeldSpan], until_s: float, label: str, name: str) -> Markup:
+    """A row for each queue, a colour for each member: where a row is empty nobody held it, where it is dark two did."""
     if not spans:
         return Markup("")
-    rows = {name: place for place, name in enumerate(sorted({span.queue for span in spans}))}
-    colours = {name: place % COLOURS for place, name in enumerate(sorted({span.member for span in spans}))}
-    wide = (WIDTH - 2 * EDGE) / max(until_s, 0.001)
-    pieces = []
-    ends: dict[str, float] = {}
-    for span in sorted(spans, key=lambda span: (span.from_s, span.member)):
-        x, y = EDGE + wide * span.from_s, EDGE + ROW * rows[span.queue]
-        width = max(0.5, wide * (span.until_s - span.from_s))
-        pieces.append(
-            Markup(
-                '<rect class="h{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}</title></rect>'
-            ).format(
-                colours[span.member],
-                x,
-                y,
-                width,
-                ROW - 1,
-                f"{span.queue}: {span.member} from {span.from_s:.1f} s to {span.until_s:.1f} s",
-            )
-        )
-        both_s = min(ends.get(span.queue, 0.0), span.until_s) - span.from_s
-        if both_s > 0:
-            pieces.append(
-                Markup('<rect class="both" x="{:.1f}" y="{}" width="{:.1f}" height="{}"></rect>').format(
-                    x, y, max(1.0, wide * both_s), ROW - 1
-                )
-            )
-        ends[span.queue] = max(ends.get(span.queue, 0.0), span.until_s)
-    text = f"{label}: who held each of {len(rows)} queues over {until_s:.0f} virtual seconds"
+    queues = sorted({span.queue for span in spans}, key=_in_order)
+    members = sorted({span.member for span in spans})
+    data = {
+        "queues": queues,
+        "members": members,
+        "until_s": until_s,
+        "spans": [
+            (queues.index(span.queue), members.index(span.member), span.from_s, span.until_s)
+            for span in sorted(spans, key=lambda span: (span.from_s, span.member))
+        ],
+    }
+    text = f"{label}: who held each of {len(queues)} queues over {until_s:.0f} virtual seconds"
+    return _figure("holdings", name, data, text)
+
+
+def _in_order(queue: str) -> tuple[str, int]:
+    """Queue 10 comes after queue 9."""
+    name, _, number = queue.rpartition(":")
+    return (name, int(number)) if number.isascii() and number.isdecimal() else (queue, 0)
+
+
+def _figure(kind: str, name: str, data: object, text: str) -> Markup:
     return Markup(
-        '<figure class="chart holdings"><svg viewBox="0 0 {w} {h}" role="img" aria-label="{text}" preserveAspectRatio="none">{pieces}</svg>'
-        "<figcaption>{text}</figcaption></figure>"
-    ).format(w=WIDTH, h=2 * EDGE + ROW * len(rows), text=text, pieces=Markup("").join(pieces))
+        '<figure class="chart {kind}" id="{name}" data-chart="{kind}" data-values="{values}">'
+        '<div class="drawing"><canvas role="img" aria-label="{text}"></canvas></div><figcaption>{text}</figcaption></figure>'
+    ).format(kind=kind, name=name, values=msgspec.json.encode(data).decode(), text=text)
 
 
 def bar(share: float, label: str) -> Markup:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from trimtab.client.admin.reach import NoSuchGroupError
+from trimtab.client.admin.reach import NoSuchGroupError, NoSuchTopicError
 from trimtab.dashboard import answers, wishes
 from trimtab.dashboard.actions import Actions
 from trimtab.dashboard.group_watch import GroupSight
@@ -36,7 +36,15 @@ class Desk:
         try:
             return await subject.now()
         except NoSuchGroupError:
-            await self.poller.forget(name)
+            self.poller.forget("group", name)
+            raise
+
+    async def topic(self, name: str) -> answers.Topic:
+        """A topic, as it was seen last. One that does not exist is not looked at any more."""
+        try:
+            return await self.poller.topic(name).now()
+        except NoSuchTopicError:
+            self.poller.forget("topic", name)
             raise
 
     async def group(self, name: str) -> answers.Group:

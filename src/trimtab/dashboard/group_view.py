@@ -37,7 +37,8 @@ def _name(line: QueueLine) -> str:
 def group_view(facts: Facts, queues: tuple[QueueLine, ...], lag_history: Sequence[Point] = ()) -> Group:
     """Everything about a group but its past. It has the first of the queues, and the figures of all."""
     look = facts.after
-    own = [line for line in queues if not line.topic.startswith(RETRY_PREFIX)]
+    queues = tuple(sorted(queues, key=_is_retry))  # what people made themselves comes first
+    own = [line for line in queues if not _is_retry(line)]
     is_broadcast = any(view.message_model == "BROADCASTING" for view in facts.members.views)
     members = _members(facts, queues)
     known = [member for member in members if member.queues is not None]
@@ -68,13 +69,17 @@ def group_view(facts: Facts, queues: tuple[QueueLine, ...], lag_history: Sequenc
     )
 
 
+def _is_retry(line: QueueLine) -> bool:
+    return line.topic.startswith(RETRY_PREFIX)
+
+
 def _members(facts: Facts, queues: Sequence[QueueLine]) -> tuple[MemberBrief, ...]:
     counts: Counter[str] = Counter()
     lags: Counter[str] = Counter()
     for line in queues:
         for holder in line.holders:
             lags[holder] += line.lag or 0
-            if not line.topic.startswith(RETRY_PREFIX):
+            if not _is_retry(line):
                 counts[holder] += 1
     states = {state.client_id: state for state in facts.after.states.members}
     return tuple(

@@ -169,7 +169,8 @@ def _with_headers(send: "Send") -> "Send":
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
-                headers[name] = value
+                if name != "Cache-Control" or name not in headers:
+                    headers[name] = value
         await send(message)
 
     return sending

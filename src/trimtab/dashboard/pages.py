@@ -12,11 +12,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from trimtab.dashboard import wishes
-from trimtab.dashboard.answers import Overview
+from trimtab.dashboard.answers import Overview, Scrubbed, Topic
 from trimtab.dashboard.api import query_of, status_of
 from trimtab.dashboard.desk import Desk
 from trimtab.dashboard.drawing import render
 from trimtab.dashboard.group_watch import GroupSight
+from trimtab.dashboard.openapi import openapi
 from trimtab.dashboard.tokens import Role
 from trimtab.dashboard.what_if import STRATEGIES
 from trimtab.errors import SettingsError, TrimtabError
@@ -39,6 +40,7 @@ def page_routes(desk: Desk) -> list[Route]:
         "/producers": pages.producers,
         "/dead-letters": pages.dead_letters,
         "/simulation": pages.simulation,
+        "/api": pages.api,
     }
     posts = {
         "/group/reset": pages.reset,
@@ -104,9 +106,14 @@ def _first(form: Mapping[str, list[str]], name: str) -> str:
     return form.get(name, [""])[0]
 
 
+def _part(request: Request) -> str | None:
+    """Which part of a page is wanted alone."""
+    return request.query_params.get("part")
+
+
 def _live(request: Request) -> bool:
     """Whether only the part is wanted that changes while a page is open."""
-    return request.query_params.get("part") == "live"
+    return _part(request) == "live"
 
 
 def _overview_part(overview: Overview, error: TrimtabError | None) -> str:
@@ -115,6 +122,10 @@ def _overview_part(overview: Overview, error: TrimtabError | None) -> str:
 
 def _group_part(sight: GroupSight, error: TrimtabError | None) -> str:
     return render("group_live.html", group=sight.group, timeline=sight.timeline, error=error)
+
+
+def _topic_part(topic: Topic, error: TrimtabError | None) -> str:
+    return render("topic_live.html", topic=topic, error=error)
 
 
 class Pages:
@@ -138,6 +149,8 @@ class Pages:
         asked = query_of(request)
         name = msgspec.convert(asked.get("name"), wishes.Name)
         sight = await self._desk.sight(name)
+        if _part(request) == "held":
+            return HTMLResponse(render("held_then.html", scrubbed=await self._scrubbed(asked)))
         part = await self._desk.poller.group(name).drawn(_group_part)
         if _live(request):
             return HTMLResponse(part)
@@ -158,9 +171,13 @@ class Pages:
                 msgspec.convert(given, wishes.WhatIfWish, strict=False)
             )
         if asked.get("at_ms"):
-            at = msgspec.convert({"name": name, "at_ms": asked["at_ms"]}, wishes.AtTime, strict=False)
-            values["scrubbed"] = await self._desk.scrub(name, at.at_ms)
+            values["scrubbed"] = await self._scrubbed(asked)
         return page(request, "group.html", **values)
+
+    async def _scrubbed(self, asked: Mapping[str, str]) -> Scrubbed:
+        given = {key: asked[key] for key in ("name", "at_ms") if key in asked}
+        wish = msgspec.convert(given, wishes.AtTime, strict=False)
+        return await self._desk.scrub(wish.name, wish.at_ms)
 
     async def reset(self, request: Request) -> Response:
         """Before and after, then the change."""
@@ -177,13 +194,17 @@ class Pages:
         """Route, queues, groups, and messages that are searched for."""
         asked = query_of(request)
         name = msgspec.convert(asked.get("name"), wishes.Name)
-        topic = await self._desk.actions.topic(name)
+        topic = await self._desk.topic(name)
+        part = await self._desk.poller.topic(name).drawn(_topic_part)
+        if _live(request):
+            return HTMLResponse(part)
         found = None
         if any(asked.get(key) for key in ("key", "id", "since")):
             given = {key: asked[key] for key in ("name", "key", "id", "since", "count") if asked.get(key)}
             wish = msgspec.convert(given, wishes.SearchWish, strict=False)
             found = await self._desk.actions.search(wish)
-        return page(request, "topic.html", topic=topic, found=found, asked=asked)
+        part = Markup(part)  # noqa: S704 - drawn by us, and everything in it is escaped
+        return page(request, "topic.html", topic=topic, found=found, asked=asked, part=part)
 
     async def message(self, request: Request) -> Response:
         """Its body, its properties, its trace."""
@@ -248,6 +269,10 @@ class Pages:
             "to_origin": ["yes" if wish.to_origin else "no"],
         }
         return page(request, "resent.html", resent=resent, action="/dead-letters/replay", fields=fields)
+
+    async def api(self, request: Request) -> Response:
+        """The same answers for programs."""
+        return page(request, "api.html", document=openapi())
 
     async def simulation(self, request: Request) -> Response:
         """What can be simulated."""

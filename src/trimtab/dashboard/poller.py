@@ -1,31 +1,35 @@
 """The one that asks brokers. However many pages are open, each subject is asked once in its time, and all pages get that.
 
-A subject is the overview, or a group that somebody looks at. It has a task of its own, so that a group whose members hang delays no other.
+A subject is the overview, or a group or a topic that somebody looks at. It has a task of its own, so that one whose servers hang delays no other.
 Who is in a group is a question for each group: an overview asks it of those that wait for something and of a few others in turn, and
 knows the rest from before. While nobody is there only lags are asked for, seldom, for the history.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names
-from trimtab.dashboard.answers import Overview
+from trimtab.dashboard.answers import Overview, Topic
 from trimtab.dashboard.group_watch import GroupSight, GroupWatch
 from trimtab.dashboard.history import History
 from trimtab.dashboard.overview_view import SYSTEM_GROUPS, Watched, overview_view
 from trimtab.dashboard.subject import BusyError, Pace, Subject
+from trimtab.dashboard.topic_watch import TopicWatch
 from trimtab.io.clock import Clock
 
 if TYPE_CHECKING:
     from trimtab.client.admin import Admin
 
-GROUPS_MAX = 64
-"""Groups that are looked at in one time; the one that nobody asked for the longest goes first."""
+SUBJECTS_MAX = 64
+"""Groups and topics that are looked at in one time; the one that nobody asked for the longest goes first."""
 LISTENERS_MAX = 500
 MEMBERS_ASKED_MAX = 100
 """Groups whose members are asked for in one look at the cluster, but for the first."""
 SHOWN_HISTORY_MS = 6 * 3_600_000
 TOTAL_LAG = "lag"
+Kind = Literal["group", "topic"]
+T = TypeVar("T")
 
 
 class Poller:
@@ -37,7 +41,7 @@ class Poller:
         self._history = history
         self._pace = pace or Pace()
         self._overview: Subject[Overview] | None = None
-        self._groups: dict[str, Subject[GroupSight]] = {}
+        self._subjects: dict[tuple[Kind, str], Subject[Any]] = {}
         self._sweeping: asyncio.Task[None] | None = None
         self._lines: dict[str, GroupLine] = {}
         self._next_asked = 0
@@ -55,12 +59,12 @@ class Poller:
 
     async def stop(self) -> None:
         """Ends."""
-        tasks = [subject.task for subject in self._groups.values()]
+        tasks = [subject.task for subject in self._subjects.values()]
         tasks += [task for task in (self._overview and self._overview.task, self._sweeping) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._groups.clear()
+        self._subjects.clear()
 
     @property
     def overview(self) -> Subject[Overview]:
@@ -70,23 +74,38 @@ class Poller:
 
     def group(self, name: str) -> Subject[GroupSight]:
         """A group; from now on it is looked at, while somebody asks."""
-        subject = self._groups.get(name)
+        return self._subject(
+            "group",
+            name,
+            lambda: GroupWatch(self._admin, name, self._clock, self._history).look,
+            self._pace.group_s,
+        )
+
+    def topic(self, name: str) -> Subject[Topic]:
+        """A topic; from now on it is looked at, while somebody asks."""
+        return self._subject(
+            "topic", name, lambda: TopicWatch(self._admin, name, self._clock).look, self._pace.topic_s
+        )
+
+    def _subject(
+        self, kind: Kind, name: str, watch: Callable[[], Callable[[], Awaitable[T]]], every_s: float
+    ) -> Subject[T]:
+        subject = self._subjects.get((kind, name))
         if subject is None:
             self._make_room()
-            watch = GroupWatch(self._admin, name, self._clock, self._history)
-            subject = self._groups[name] = Subject(watch.look, self._pace.group_s, self._clock)
-        return subject
+            subject = self._subjects[kind, name] = Subject(watch(), every_s, self._clock)
+        return cast("Subject[T]", subject)
 
-    async def forget(self, name: str) -> None:
-        """A group that does not exist is not looked at."""
-        subject = self._groups.pop(name, None)
+    def forget(self, kind: Kind, name: str) -> None:
+        """What does not exist is not looked at."""
+        subject = self._subjects.pop((kind, name), None)
         if subject is not None:
             subject.task.cancel()
 
     @property
     def listeners(self) -> int:
         """How many pages listen, all together."""
-        return self.overview.listeners + sum(subject.listeners for subject in self._groups.values())
+        return self.overview.listeners + sum(subject.listeners for subject in self._subjects.values())
 
     def check_listeners(self) -> None:
         """Refuses one page more than there may be."""
@@ -94,21 +113,21 @@ class Poller:
             raise BusyError(f"{LISTENERS_MAX} pages are open already; close some")
 
     def _make_room(self) -> None:
-        while len(self._groups) >= GROUPS_MAX:
-            idle = [name for name, subject in self._groups.items() if not subject.is_watched]
+        while len(self._subjects) >= SUBJECTS_MAX:
+            idle = [key for key, subject in self._subjects.items() if not subject.is_watched]
             if not idle:
-                raise BusyError(f"{GROUPS_MAX} groups are looked at already; close some pages")
-            oldest = min(idle, key=lambda name: self._groups[name].asked_ms)
-            self._groups.pop(oldest).task.cancel()
+                raise BusyError(f"{SUBJECTS_MAX} groups and topics are looked at already; close some pages")
+            oldest = min(idle, key=lambda key: self._subjects[key].asked_ms)
+            self._subjects.pop(oldest).task.cancel()
 
     async def _sweep(self) -> None:
-        """Groups that nobody looks at any more are left alone."""
+        """What nobody looks at any more is left alone."""
         while True:
             await asyncio.sleep(self._pace.idle_s / 4)
             border_ms = self._clock.monotonic_ms() - int(self._pace.idle_s * 1000)
-            for name, subject in list(self._groups.items()):
+            for key, subject in list(self._subjects.items()):
                 if not subject.is_watched and subject.asked_ms < border_ms:
-                    self._groups.pop(name).task.cancel()
+                    self._subjects.pop(key).task.cancel()
 
     async def _look_at_cluster(self) -> Overview:
         admin = self._admin
@@ -136,8 +155,8 @@ class Poller:
         points = self._history.figures(TOTAL_LAG, at_ms - SHOWN_HISTORY_MS)
         watched: Watched = {
             name: subject.value.group.findings
-            for name, subject in list(self._groups.items())
-            if subject.value is not None
+            for (kind, name), subject in list(self._subjects.items())
+            if kind == "group" and subject.value is not None
         }
         return overview_view(at_ms, cluster, states, lines, topics, points, watched)
 

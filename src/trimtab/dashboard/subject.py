@@ -39,6 +39,7 @@ class Pace:
 
     overview_s: float = 3.0
     group_s: float = 1.0
+    topic_s: float = 2.0
     idle_s: float = 60.0
     """So long after the last page was there nobody is."""
     rest_s: float = 60.0

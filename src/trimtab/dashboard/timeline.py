@@ -8,14 +8,13 @@ from trimtab.balance.recorder import Event, Flight, Kind, read_flight
 from trimtab.cli.group_events import Event as SeenEvent
 from trimtab.client.admin.rows import MemberStates
 from trimtab.dashboard.answers import Holding, Moment, Rebalance, Scrubbed, Timeline
+from trimtab.dashboard.moves import LEAVES, TAKES, Moves, names_in
 
 FLIGHT = "trimtab.flight"
 QUIET_MS = 2_000
 """Moments that follow each other within this time are one rebalance."""
 REBALANCES_MAX = 200
 MOMENTS_OF_ONE_MAX = 200
-_TAKES = {Kind.ACQUIRED.value, Kind.TAKEN_OVER.value}
-_LEAVES = {Kind.RELEASED.value, Kind.DROPPED.value, Kind.LOST.value, Kind.FENCED.value, Kind.EXPIRED.value}
 _CAUSES = {Kind.JOINED.value, Kind.LEFT.value, Kind.VIEW.value, Kind.FELL_BACK.value}
 
 
@@ -83,9 +82,11 @@ def timeline(
             groups[-1].append(moment)
         else:
             groups.append([moment])
+    moves = Moves()
+    found = [_rebalance(together, moves) for together in groups]
     return Timeline(
         group=group,
-        rebalances=tuple(_rebalance(together) for together in groups[-REBALANCES_MAX:]),
+        rebalances=tuple(found[-REBALANCES_MAX:]),
         recording=tuple(sorted(flights)),
         not_recording=tuple(sorted(set(members) - set(flights))),
         left_out=sum(flight.left_out for flight in flights.values()),
@@ -94,27 +95,26 @@ def timeline(
 
 def _is_told(moment: Moment, recorded: set[str]) -> bool:
     """Whoever takes a queue records it, if it records at all; a queue that nobody took was given up by somebody."""
-    after, before = _names(moment.member), _names(moment.other)
+    after, before = names_in(moment.member), names_in(moment.other)
     return (after - before or before - after) <= recorded
 
 
-def _names(text: str) -> set[str]:
-    return set(text.split(" + ")) - {"", "nobody"}
-
-
-def _rebalance(moments: list[Moment]) -> Rebalance:
+def _rebalance(moments: list[Moment], moves: Moves) -> Rebalance:
     causes = [
         f"{moment.member} {moment.kind}"
         for moment in moments
         if moment.kind in (Kind.JOINED.value, Kind.LEFT.value)
     ]
-    causes += [moment.cause for moment in moments if moment.cause]
-    moved = {moment.queue for moment in moments if moment.kind in _TAKES or moment.kind == "moved"}
+    joined = {moment.member for moment in moments if moment.kind == Kind.JOINED.value}
+    # Who joins sees all the others come: that is no cause.
+    causes += [moment.cause for moment in moments if moment.cause and moment.member not in joined]
+    moved = {moment.queue for moment in moments if moment.kind in TAKES or moment.kind == "moved"}
     return Rebalance(
         at_ms=moments[0].at_ms,
         took_ms=moments[-1].at_ms - moments[0].at_ms,
         cause="; ".join(list(dict.fromkeys(causes))[:5]) or "no cause was recorded",
         moved=len(moved - {None}),
+        moves=moves.of(moments),
         moments=tuple(moments[:MOMENTS_OF_ONE_MAX]),
     )
 
@@ -125,9 +125,9 @@ def held_since(moments: Iterable[Moment]) -> dict[tuple[str, str], int]:
     for moment in sorted(moments, key=lambda moment: moment.at_ms):
         if moment.queue is None or moment.source != "recorder":
             continue
-        if moment.kind in _TAKES:
+        if moment.kind in TAKES:
             since[moment.member, moment.queue] = moment.at_ms
-        elif moment.kind in _LEAVES:
+        elif moment.kind in LEAVES:
             since.pop((moment.member, moment.queue), None)
     return since
 
@@ -146,10 +146,10 @@ def scrub(group: str, queues: Iterable[str], moments: Iterable[Moment], at_ms: i
         known = holders.setdefault(moment.queue, set())
         if moment.source == "seen":
             known.clear()
-            known.update(_names(moment.member))
-        elif moment.kind in _TAKES:
+            known.update(names_in(moment.member))
+        elif moment.kind in TAKES:
             known.add(moment.member)
-        elif moment.kind in _LEAVES:
+        elif moment.kind in LEAVES:
             known.discard(moment.member)
     shown = sorted({*queues, *holders})
     return Scrubbed(

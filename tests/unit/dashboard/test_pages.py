@@ -53,6 +53,8 @@ def test_every_page_shows_what_is_there() -> None:
                 "/dead-letters?name=billing": ["None."],
                 "/simulation": ["rolling-restart"],
                 "/openapi.json": ["3.1.0"],
+                "/api": ["/openapi.json", "GET /api/v1/group/what-if", "POST /api/v1/dead-letters/replay"],
+                "/topic?name=orders&part=live": ["billing", "hot queue"],
             }.items():
                 answer = await browser.get(path)
                 assert answer.status_code == 200, (path, answer.text)
@@ -63,6 +65,10 @@ def test_every_page_shows_what_is_there() -> None:
             page = await browser.get(f"/group?name=billing&at_ms={at_ms}")
             assert "not recorded until then" not in page.text
             assert "<td>c-1</td>" in page.text
+            part = await browser.get(f"/group?name=billing&part=held&at_ms={at_ms}")
+            assert "<td>c-1</td>" in part.text
+            assert "<html" not in part.text
+            assert (await browser.get("/group?name=billing&part=held")).status_code == 400
             before = await browser.get(f"{PREFIX}/group/at?name=billing&at_ms=1")
             assert {holding["holders"] for holding in before.json()["holdings"]} == {None}
 
@@ -91,7 +97,7 @@ def test_unknown_names_are_said_to_be_unknown() -> None:
                 assert (await browser.get(path)).status_code == 400, path
             assert (await browser.get("/nowhere")).status_code == 404
             assert (await browser.get(f"{PREFIX}/nowhere")).json() == {"error": "Not Found"}
-        assert not one.poller._groups  # what does not exist is not looked at again
+        assert not one.poller._subjects  # what does not exist is not looked at again
 
     play(story)
 
@@ -197,8 +203,11 @@ def test_dead_letters_have_pages_and_their_cause_if_it_was_traced() -> None:
             assert (len(first["letters"]), first["complete"], first["causes"]) == (2, False, {})
             last = (await browser.get(f"{path}&count=2&skip=3")).json()
             assert (last["complete"], last["skipped"]) == (True, 3)
-            assert last["causes"] == {receipts[3].offset_message_id: "EXCEPTION after 7ms, 1 tries traced"}
+            assert last["causes"] == {receipts[3].offset_message_id: "EXCEPTION after 7ms, 1 try traced"}
+            counted = [(row["cause"], row["letters"]) for row in last["by_cause"]]
+            assert sorted(counted, key=str) == [("EXCEPTION", 1), (None, 1)]
             page = (await browser.get("/dead-letters?name=billing&skip=2")).text
+            assert "<b>2</b> not recorded" in page
             assert "3 to 5, oldest first" in page
             assert "EXCEPTION after 7ms" in page
             form = {

@@ -1,7 +1,12 @@
 """What is shown, from facts that are given."""
 
+import html
+import json
+import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,17 +15,29 @@ from tests.unit.client import group_facts
 from trimtab.balance.recorder import Event, Flight
 from trimtab.client.admin.diagnosis import Finding
 from trimtab.client.admin.queue_lines import queue_lines
-from trimtab.client.admin.rows import BrokerStates, ClusterView, GroupLine, GroupLines, Names, QueueLine
+from trimtab.client.admin.rows import (
+    BrokerStates,
+    ClusterView,
+    GroupLine,
+    GroupLines,
+    Names,
+    QueueLine,
+    QueueRange,
+    Rate,
+)
 from trimtab.dashboard.answers import Group, HeldSpan, MemberBrief, Moment, Point
 from trimtab.dashboard.bodies import hex_dump
 from trimtab.dashboard.charts import bar, holding_chart, line_chart
-from trimtab.dashboard.drawing import share_text, short, skew_text
+from trimtab.dashboard.drawing import heat, labels, share_text, short, skew_text
 from trimtab.dashboard.group_view import group_view, lines_since
 from trimtab.dashboard.history import History, HistoryError
+from trimtab.dashboard.moves import Moves
 from trimtab.dashboard.overview_view import overview_view
 from trimtab.dashboard.serving import history_file
 from trimtab.dashboard.simulate import reports
 from trimtab.dashboard.timeline import held_since, moments_of, scrub, timeline
+from trimtab.dashboard.topic_watch import queue_sizes, shares
+from trimtab.dashboard.verdicts import verdicts
 from trimtab.dashboard.what_if import STRATEGIES, what_if
 from trimtab.dashboard.wishes import SimulationWish
 from trimtab.errors import SettingsError
@@ -152,8 +169,8 @@ def test_the_history_keeps_changes_and_stays_small(tmp_path: Path) -> None:
 def test_small_forms() -> None:
     assert hex_dump(b"A\x00").startswith("00000000  41 00")
     assert hex_dump(b"A\x00").endswith("A.")
-    assert line_chart([Point(at_ms=0, value=1)], "x") == ""
-    chart = line_chart([Point(at_ms=0, value=1), Point(at_ms=5_000, value=0)], "<lag>")
+    assert line_chart([Point(at_ms=0, value=1)], "x", "c") == ""
+    chart = line_chart([Point(at_ms=0, value=1), Point(at_ms=5_000, value=0)], "<lag>", "c")
     assert "&lt;lag&gt;: highest 1, last 0, over 5s" in chart
     assert 'width="100' in bar(7.0, "x")
     assert short("x" * 28) == "x" * 28
@@ -275,10 +292,125 @@ def test_looking_at_a_simulation_changes_nothing_in_it() -> None:
         assert all(span.until_s >= span.from_s for span in spans)
 
 
-def test_a_chart_of_holdings_marks_what_two_held() -> None:
-    first = HeldSpan(queue="q", member="<a>", from_s=0.0, until_s=4.0)
-    chart = holding_chart([first, HeldSpan(queue="q", member="b", from_s=3.0, until_s=9.0)], 10.0, "classic")
-    assert chart.count('class="both"') == 1
-    assert "&lt;a&gt;" in chart
-    assert 'class="both"' not in holding_chart([first], 10.0, "leased")
-    assert holding_chart([], 1.0, "x") == ""
+def values_of(chart: str) -> dict[str, Any]:
+    found = re.search('data-values="([^"]*)"', chart)
+    assert found is not None
+    values: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return values
+
+
+def test_charts_carry_their_values() -> None:
+    spans = [
+        HeldSpan(queue="q:10", member="<a>", from_s=0.0, until_s=4.0),
+        HeldSpan(queue="q:9", member="b", from_s=3.0, until_s=9.0),
+    ]
+    chart = holding_chart(spans, 10.0, "classic", "run")
+    assert "<a>" not in chart
+    values = values_of(chart)
+    assert (values["queues"], values["members"]) == (["q:9", "q:10"], ["<a>", "b"])
+    assert values["spans"] == [[1, 0, 0.0, 4.0], [0, 1, 3.0, 9.0]]
+    assert holding_chart([], 1.0, "x", "run") == ""
+    points = [Point(at_ms=1_000, value=1), Point(at_ms=30_000, value=0)]
+    marks = timeline("g", moments(), {}, []).rebalances
+    assert values_of(line_chart(points, "lag", "c", marks))["marks"] == [
+        [1_000, "1 moved: m1 joined"],
+        [19_990, "1 moved: m2 joined"],
+    ]
+
+
+def test_a_rebalance_says_from_whom_to_whom() -> None:
+    first, second = timeline("g", moments(), {}, []).rebalances
+    assert [(one.giver, one.taker, one.took_ms, one.in_flight) for one in first.moves] == [
+        (None, "m1", 4, None)
+    ]
+    assert [(one.giver, one.taker, one.queues) for one in second.moves] == [("m1", "m2", (str(QUEUE),))]
+    assert second.moves[0].in_flight == 3
+
+    def told(*events: tuple[str, Event]) -> list[tuple[str | None, str | None]]:
+        some = [moment for member, event in events for moment in moments_of(member, [event])]
+        return [(one.giver, one.taker) for one in timeline("g", some, {}, []).rebalances[-1].moves]
+
+    taken = ("m1", Event(at_ms=1, kind="acquired", queue=QUEUE))
+    gone = ("m1", Event(at_ms=9_000, kind="released", queue=QUEUE))
+    again = ("m1", Event(at_ms=9_500, kind="acquired", queue=QUEUE))
+    later = ("m2", Event(at_ms=19_000, kind="taken-over", queue=QUEUE))
+    assert told(taken, gone) == [("m1", None)]
+    assert told(taken, gone, again) == []
+    assert told(taken, gone, later) == [("m1", "m2")]
+    seen = Moment(at_ms=90_000, source="seen", kind="moved", member="java", queue=str(QUEUE), other="m1")
+    assert [(one.giver, one.taker) for one in Moves().of([seen])] == [("m1", "java")]
+
+
+def test_names_are_told_apart_by_what_differs() -> None:
+    assert labels(["10.0.0.1@9#1", "10.0.0.2@7#2"]) == {"10.0.0.1@9#1": "…1@9#1", "10.0.0.2@7#2": "…2@7#2"}
+    assert labels(["c-1", "c-2"]) == {"c-1": "c-1", "c-2": "c-2"}
+    assert labels(["same-1", "same-1"]) == {"same-1": "same-1"}
+    assert labels(["a" * 40]) == {"a" * 40: "aaaaaaaa…aaaaaaaaa"}
+    assert labels([]) == {}
+    assert [heat(None, 9), heat(0, 9), heat(1, 0), heat(1, 9), heat(9, 9)] == [0, 0, 0, 1, 4]
+
+
+def test_hot_queues_are_those_that_get_more_while_something_comes_in() -> None:
+    def rows(*ends: int) -> list[QueueRange]:
+        return [
+            QueueRange(topic="t", broker="a", queue_id=number, min_offset=0, max_offset=end)
+            for number, end in enumerate(ends)
+        ]
+
+    first = queue_sizes(rows(900, 10, 10, 10), None, 1_000)
+    assert [(one.per_s, one.hot) for one in first] == [
+        (None, True),
+        (None, False),
+        (None, False),
+        (None, False),
+    ]
+    before = (1_000, {("a", 0): 900, ("a", 1): 10, ("a", 2): 10})
+    then = queue_sizes(rows(900, 210, 14, 10), before, 3_000)
+    assert [(one.per_s, one.hot) for one in then] == [
+        (0.0, False),
+        (100.0, True),
+        (2.0, False),
+        (None, False),
+    ]
+    assert [one.per_s for one in queue_sizes(rows(5), (1_000, {("a", 0): 900}), 3_000)] == [0.0]
+
+    def rate(broker: str, per_s: float) -> Rate:
+        return Rate(
+            broker=broker, per_s_minute=per_s, per_s_hour=0, per_s_day=0, sum_minute=0, sum_hour=0, sum_day=0
+        )
+
+    shared = shares([rate("a", 3.0), rate("b", 1.0)])
+    assert [one.share for one in shared] == [0.75, 0.25]
+
+
+def test_verdicts_answer_in_a_word() -> None:
+    def tones(one: Group, past: Sequence[Moment] = ()) -> list[tuple[str, str]]:
+        return [(found.answer, found.tone) for found in verdicts(one, timeline("g", past, {}, []))]
+
+    def counted(*counts: int | None, **fields: Any) -> Group:
+        names = [f"m{number}" for number in range(len(counts))]
+        known = [count for count in counts if count is not None]
+        one = group(names, {})
+        briefs = [
+            msgspec.structs.replace(brief, queues=count)
+            for brief, count in zip(one.members, counts, strict=True)
+        ]
+        skew = max(known) * len(known) / sum(known) if known else None
+        return msgspec.structs.replace(one, members=tuple(briefs), skew_queues=skew, **fields)
+
+    assert tones(counted(4, 4)) == [
+        ("yes", "good"),
+        ("4 each", "good"),
+        ("nothing waits", "good"),
+        ("not recorded", "plain"),
+    ]
+    assert tones(counted(1, 9, double_held=2))[:2] == [("no: 2 twice", "bad"), ("1 to 9 each", "bad")]
+    assert tones(counted(4, 4, unheld=1))[0] == ("no: 1 by nobody", "bad")
+    assert tones(counted(4, None, unheld=1))[:2] == [("not told", "plain"), ("4 for one", "plain")]
+    assert tones(counted(3, 5))[1] == ("3 to 5 each", "plain")
+    assert tones(counted(lag=5))[:2] == [("by nobody", "bad"), ("-", "plain")]
+    assert tones(counted(8, 8, broadcast=True))[:2] == [("by everyone", "plain"), ("-", "plain")]
+    assert tones(counted(4, 4, lag=5, consumed_per_s=0.0))[2] == ("5 wait", "bad")
+    assert tones(counted(4, 4, lag=5))[2] == ("5 wait", "plain")
+    assert tones(counted(4, 4, lag=5, consumed_per_s=1.0, eta_ms=5_000))[2] == ("5 wait", "plain")
+    assert tones(counted(4, 4, at_ms=30_060), moments())[3] == ("10s ago", "plain")

@@ -29,6 +29,7 @@ PAGES = (
     "/producers",
     "/dead-letters",
     "/simulation",
+    "/api",
 )
 
 
@@ -205,7 +206,7 @@ def test_broken_and_large_requests_get_clear_answers() -> None:
         "/static/icon.svg%00",
     ],
 )
-def test_static_files_are_three_and_no_more(path: str) -> None:
+def test_static_files_are_those_and_no_more(path: str) -> None:
     async def story(one: Scene) -> None:
         async with one.browser(Role.VIEWER) as browser:
             request = browser.build_request("GET", f"http://{HOST}/")

@@ -1,4 +1,4 @@
-// What a page does while it is open: shows what changes, filters lists, tells the time of the slider. Everything else is plain HTML.
+// What a page does while it is open: shows what changes, filters lists, shows who held what at the slider's time. Everything else is plain HTML.
 "use strict";
 
 const live = document.getElementById("live");
@@ -26,7 +26,9 @@ function swap(text) {
   const scrolled = [...live.querySelectorAll(".wide")].map((one) => one.scrollLeft);
   const focused = place(document.activeElement);
   const filters = [...live.querySelectorAll("input[data-filter]")].map((one) => one.value);
+  const drawn = keepCharts(live);
   live.innerHTML = text;
+  restoreCharts(live, drawn);
   live.querySelectorAll("details[id]").forEach((one) => { if (opened.has(one.id)) one.open = opened.get(one.id); });
   live.querySelectorAll(".wide").forEach((one, place) => { one.scrollLeft = scrolled[place] || 0; });
   live.querySelectorAll("input[data-filter]").forEach((one, place) => { one.value = filters[place] || ""; filter(one); });
@@ -69,11 +71,53 @@ function filter(input) {
   rows.forEach((row) => { row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted); });
 }
 
+// Who held what at the slider's time. One question is on its way at a time; the last wish is asked when it is back.
+const scrubbing = document.getElementById("scrub-form");
+let wanted = null;
+let isAsking = false;
+
+async function scrub(at) {
+  wanted = at;
+  if (isAsking) return;
+  isAsking = true;
+  try {
+    while (wanted !== null) {
+      const asked = wanted;
+      wanted = null;
+      const answer = await fetch(`${scrubbing.dataset.part}&at_ms=${encodeURIComponent(asked)}`, { redirect: "manual" });
+      if (answer.type === "opaqueredirect") { location.reload(); return; }
+      if (answer.ok) document.getElementById("held-then").innerHTML = await answer.text();
+    }
+  } catch {
+    say("the dashboard does not answer");
+  } finally {
+    isAsking = false;
+  }
+}
+
+function moveTo(at) {
+  const slider = document.getElementById("at");
+  slider.value = at;
+  document.getElementById("at-text").textContent = new Date(Number(slider.value)).toLocaleString();
+  scrub(slider.value);
+}
+
+function step(direction) {
+  const at = Number(document.getElementById("at").value);
+  const times = [...document.querySelectorAll("#changes option")].map((one) => Number(one.value));
+  const next = direction < 0 ? times.filter((one) => one < at).pop() : times.find((one) => one > at);
+  if (next !== undefined) moveTo(next);
+}
+
+if (scrubbing) {
+  document.getElementById("earlier").addEventListener("click", () => step(-1));
+  document.getElementById("later").addEventListener("click", () => step(1));
+  scrubbing.addEventListener("submit", (event) => { event.preventDefault(); moveTo(document.getElementById("at").value); });
+}
+
 document.addEventListener("input", (event) => {
   if (event.target.matches("input[data-filter]")) filter(event.target);
-  if (event.target.id === "at") document.getElementById("at-text").textContent = new Date(Number(event.target.value)).toLocaleString();
+  if (event.target.id === "at") moveTo(event.target.value);
 });
-document.addEventListener("change", (event) => {
-  if (event.target.id === "at") document.getElementById("scrub-form").requestSubmit();
-});
+drawCharts(document);
 listen();
