@@ -23,7 +23,9 @@ JAVA_CLIENT = "4.9.3"
 MEMBERS, CHANGES, PER_SECOND, HANDLER_MS, QUEUES, PAUSE_S = 4, max(2, int(8 * SCALE)), 2_000, 30, 16, 5.0
 UNHELD_MS_GOAL = HANDLER_MS + 300
 SERVER_JVM = ("-XX:TieredStopAtLevel=4", "-Xms512m", "-Xmx1g")
-FIGURES = ("lost", "double_held_s", "unheld_s", "unheld_ms_max", "moved", "converge_ms_max")
+FIGURES = (
+    "lost", "double_held_s", "unheld_s", "unheld_ms_max", "undelivered_s", "undelivered_ms_max", "moved", "converge_ms_max",
+)  # fmt: skip
 
 Report = dict[str, Any]
 

@@ -26,7 +26,9 @@ of a group of four at 2,000 messages a second, handlers of 30 ms. Four times a m
 trimtab {" ".join(our_command("NAMESERVER", "leased"))}
 ```
 
-Each section says on what machine it was measured; figures of different machines do not compare. `unheld_ms_max` is the longest time a moved queue had no holder.
+Each section says on what machine it was measured; figures of different machines do not compare. `unheld_s` and `unheld_ms_max`
+are the queue-seconds without a holder and the longest time of a moved queue without one. `undelivered_s` and `undelivered_ms_max` are what was measured of Kafka below: the time from the last message that one holder of a moved
+queue got to the first that the next one got, of all moves together and the longest.
 """
 
 ELSEWHERE = """## What others were measured to do

@@ -8,8 +8,9 @@ the members' own callbacks.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -69,6 +70,10 @@ class RebalanceReport(msgspec.Struct, frozen=True, kw_only=True):
     unheld_s: float
     unheld_ms_max: int
     """The longest time that a queue which moved was with nobody."""
+    undelivered_s: float
+    """Of queues that moved: from the last message that one holder got to the first that the next one got."""
+    undelivered_ms_max: int
+    """The longest of these times."""
     moved: int
     converge_ms_max: int
     send_errors: int
@@ -121,6 +126,24 @@ class _Ledger:
             self.left(member, (queue,))
 
 
+class _Gaps:
+    """For how long nobody got messages of a queue while it went from one member to another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: dict[MessageQueue, tuple[str, int]] = {}
+        self.all_ms = 0
+        self.longest_ms = 0
+
+    def delivered(self, member: str, queue: MessageQueue) -> None:
+        now_ms = self._clock.monotonic_ms()
+        former, at_ms = self._last.get(queue, (member, now_ms))
+        self._last[queue] = member, now_ms
+        if former != member:
+            self.all_ms += now_ms - at_ms
+            self.longest_ms = max(self.longest_ms, now_ms - at_ms)
+
+
 class _Group:
     """The members, and what they got."""
 
@@ -128,6 +151,7 @@ class _Group:
         self.load = load
         self.clock = clock
         self.ledger = _Ledger(clock, load.topic)
+        self.gaps = _Gaps(clock)
         self.got: Counter[bytes] = Counter()
         self.members: list[tuple[str, PushConsumer]] = []
         self.queue_count = load.queues
@@ -140,7 +164,7 @@ class _Group:
         consumer = PushConsumer(
             load.group,
             subscribe={load.topic: "*"},
-            handler=self._handle,
+            handler=self._handler_of(name),
             nameserver=load.nameserver,
             credentials=load.credentials,
             tls=load.tls,
@@ -166,9 +190,13 @@ class _Group:
         for _, consumer in members:
             await consumer.close()
 
-    async def _handle(self, message: Received) -> None:
-        self.got[message.body] += 1
-        await asyncio.sleep(self.load.handler_ms / 1000)
+    def _handler_of(self, name: str) -> Callable[[Received], Coroutine[Any, Any, None]]:
+        async def handle(message: Received) -> None:
+            self.got[message.body] += 1
+            self.gaps.delivered(name, message.queue)
+            await asyncio.sleep(self.load.handler_ms / 1000)
+
+        return handle
 
     async def converged_ms(self) -> int:
         """How long until every queue has exactly one holder."""
@@ -263,6 +291,8 @@ async def _changes_under_load(group: _Group, told: Callable[[str], None]) -> Reb
         double_held_s=double_held_s(times),
         unheld_s=unheld_s(times, queues, first_ms, last_ms),
         unheld_ms_max=group.ledger.gap_ms_max,
+        undelivered_s=group.gaps.all_ms / 1000,
+        undelivered_ms_max=group.gaps.longest_ms,
         moved=moves,
         converge_ms_max=max(converge_ms),
         send_errors=sending.errors,

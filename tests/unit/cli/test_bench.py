@@ -111,7 +111,10 @@ def test_bench_rebalance_counts_what_changes_cost() -> None:
             "rebalance", "-n", cluster.nameserver, "--members", "2", "--changes", "2", "--rate", "200", "--handler-ms", "5",
             "--mode", "leased", "--queues", "4", "--pause-s", "0.3",
         )  # fmt: skip
-        names = {"sent", "delivered_twice", "lost", "double_held_s", "unheld_s", "moved", "converge_ms_max"}
+        names = {
+            "sent", "delivered_twice", "lost", "double_held_s", "unheld_s", "unheld_ms_max", "undelivered_s", "undelivered_ms_max",
+            "moved", "converge_ms_max",
+        }  # fmt: skip
         assert names <= set(told)
         assert (told["lost"], told["delivered_twice"], told["double_held_s"]) == (0, 0, 0.0)
         with blocking.Admin(nameserver=cluster.nameserver) as admin:

@@ -46,6 +46,10 @@ public final class RebalanceBench {
     private double doubleHeldMs;
     private double unheldMs;
     private long unheldMsMax;
+    private final Map<MessageQueue, Object> lastMember = new HashMap<>();
+    private final Map<MessageQueue, Long> lastDelivery = new HashMap<>();
+    private long undeliveredNs;
+    private long undeliveredNsMax;
     private long moved;
     private int joined;
 
@@ -101,9 +105,9 @@ public final class RebalanceBench {
         }
         System.out.println(String.format(Locale.ROOT,
             "{\"sent\":%d,\"delivered\":%d,\"delivered_twice\":%d,\"lost\":%d,\"double_held_s\":%.3f,\"unheld_s\":%.3f,"
-                + "\"unheld_ms_max\":%d,\"moved\":%d,\"converge_ms_max\":%d,\"send_errors\":%d,\"mode\":\"java\"}",
+                + "\"unheld_ms_max\":%d,\"undelivered_s\":%.3f,\"undelivered_ms_max\":%d,\"moved\":%d,\"converge_ms_max\":%d,\"send_errors\":%d,\"mode\":\"java\"}",
             sent.get(), delivered.get(), twice, Math.max(0, sent.get() - got.size()), doubleHeldMs / 1e3, unheldMs / 1e3,
-            unheldMsMax, moved, convergeMs, errors.get()));
+            unheldMsMax, undeliveredNs / 1e9, undeliveredNsMax / 1_000_000, moved, convergeMs, errors.get()));
     }
 
     private void join() throws Exception {
@@ -115,6 +119,7 @@ public final class RebalanceBench {
         member.setConsumeThreadMax(THREADS);
         member.subscribe(topic, "*");
         member.registerMessageListener((MessageListenerConcurrently) (received, context) -> {
+            noteDelivery(member, context.getMessageQueue());
             for (MessageExt message : received) {
                 delivered.incrementAndGet();
                 got.computeIfAbsent(new String(message.getBody()), key -> new AtomicInteger()).incrementAndGet();
@@ -128,6 +133,20 @@ public final class RebalanceBench {
         });
         member.start();
         members.add(member);
+    }
+
+    /** How long nobody got messages of a queue while it went from one member to another. */
+    private synchronized void noteDelivery(Object member, MessageQueue queue) {
+        if (!isCounting || !queue.getTopic().equals(topic)) {
+            return;
+        }
+        long now = System.nanoTime();
+        Object former = lastMember.put(queue, member);
+        Long at = lastDelivery.put(queue, now);
+        if (former != null && former != member) {
+            undeliveredNs += now - at;
+            undeliveredNsMax = Math.max(undeliveredNsMax, now - at);
+        }
     }
 
     private void leave() {
