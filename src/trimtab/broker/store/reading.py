@@ -1,7 +1,7 @@
 """Getting messages out: by queue and offset, by place in the log, by key, by time.
 
 Every record that leaves is checked against the checksum in its queue entry. Records that lie close together are read with one
-call; if they lie side by side, the bytes go out as they are. For who reads on and on, `windows` are read ahead. What is not visible yet (with sync flush: not durable) is not
+call; if they lie side by side, the bytes go out as they are. What is not visible yet (with sync flush: not durable) is not
 there, for anybody: a consumer must never have seen a message that a power cut then takes back.
 """
 
@@ -19,14 +19,6 @@ from trimtab.broker.store.index import key_hash_of
 from trimtab.broker.store.log import segment_name
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Entry, Queue, first_where
-from trimtab.broker.store.windows import (
-    READ_MESSAGES_MAX,
-    UNREAD,
-    WINDOW_BYTES_MAX,
-    WINDOW_READS,
-    Window,
-    Windows,
-)
 from trimtab.errors import ProtocolError
 from trimtab.wire.messages import (
     BORN_HOST_V6_FLAG,
@@ -145,7 +137,6 @@ class Reader:
         self._index = parts.index
         self._settings = parts.settings
         self._visible_end = visible_end
-        self._windows = Windows()
 
     def read(self, queue: Queue | None, wanted: Wanted) -> ReadResult:
         if queue is None:
@@ -156,20 +147,6 @@ class Reader:
         if outside is not None:
             status, next_offset = outside
             return ReadResult(status, b"", 0, next_offset, low, high)
-        is_filtered = wanted.accept is not None or wanted.accept_message is not None
-        if is_filtered or wanted.messages_max > READ_MESSAGES_MAX:
-            return self._scan(queue, wanted, low, high)
-        body, count = self._read_on(queue, wanted, high)
-        if count:
-            return ReadResult(ReadStatus.FOUND, body, count, offset + count, low, high)
-        result = self._scan(queue, wanted, low, high)
-        if result.count and result.next_offset < high:
-            self._windows.keep(queue, result.next_offset, UNREAD)
-        return result
-
-    def _scan(self, queue: Queue, wanted: Wanted, low: int, high: int) -> ReadResult:
-        """Reads what is wanted, passing over what is not."""
-        offset = wanted.offset
         # However much is asked for: what a filter refuses must not hold up everybody else.
         is_filtered = wanted.accept is not None or wanted.accept_message is not None
         scan_max = self._settings.scan_entries_max
@@ -190,35 +167,6 @@ class Reader:
             elif removed:
                 status = ReadStatus.MESSAGE_WAS_REMOVING
         return ReadResult(status, b"", 0, offset, low, high)
-
-    def _read_on(self, queue: Queue, wanted: Wanted, high: int) -> tuple[bytes, int]:
-        """For a reader that goes on where it stopped: the messages and their number, which is 0 if it is not known to."""
-        window = self._windows.take(queue, wanted.offset, self._log.start)
-        if window is None:
-            return b"", 0
-        if window is UNREAD:
-            window = self._read_ahead(queue, wanted, high)
-            if window is None:
-                return b"", 0
-        body, count, rest = window.cut(wanted.messages_max, wanted.bytes_max)
-        if wanted.offset + count < high:
-            self._windows.keep(queue, wanted.offset + count, rest)
-        return body, count
-
-    def _read_ahead(self, queue: Queue, wanted: Wanted, high: int) -> Window | None:
-        """None if not all of it is there and whole, or it would be less than is wanted: then that alone is looked at."""
-        offset, left = wanted.offset, high - wanted.offset
-        more = Wanted(offset, min(wanted.messages_max * WINDOW_READS, left), WINDOW_BYTES_MAX)
-        try:
-            entries = queue.entries(offset, more.entries_max)
-            chosen, passed, _ = more.choose(entries, self._log.start)
-            is_enough = wanted.bytes_max <= WINDOW_BYTES_MAX or passed >= min(wanted.messages_max, left)
-            if not is_enough or len(chosen) != passed:
-                return None
-            body, count, _ = self._gather(chosen, offset + passed)
-        except StoreDamagedError:
-            return None
-        return Window(body, tuple(accumulate([entry[1] for entry in chosen]))) if count == passed else None
 
     def _gather(self, entries: list[Entry4], next_offset: int) -> tuple[bytes, int, int]:
         """The records, their number, and where to go on. Before a damaged one it stops; it raises if that is the first."""
