@@ -226,7 +226,8 @@ def mirror(run: Job, topic: str, every: str | None, to_topic: str | None, to_nam
             checkpoint=str(run.folder / "checkpoint"), every=every,
         )  # fmt: skip
         query.awaitTermination()
-        copied = sum(progress["numInputRows"] for progress in query.recentProgress)
+        # The property, not the key: over Spark Connect only the sources have a number.
+        copied = sum(progress.numInputRows for progress in query.recentProgress)
     run.finish(("from", "to", "messages"), [(topic, target, copied)], run.folder)
 
 

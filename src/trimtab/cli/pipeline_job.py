@@ -5,7 +5,7 @@ import re
 import signal
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -67,9 +67,10 @@ class Job:
                     session.sparkContext.setLogLevel("OFF")  # that its jobs are cut off is no news
                 raise
             finally:
-                for query in session.streams.active:
-                    query.stop()
-                session.stop()
+                with suppress(PySparkException):  # a server that is gone has said so already
+                    for query in session.streams.active:
+                        query.stop()
+                    session.stop()
 
     def _session(self) -> "SparkSession":
         from trimtab.spark import register, session
