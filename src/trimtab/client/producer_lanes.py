@@ -176,19 +176,16 @@ class Lanes:
         opaque = connection.next_opaque()
         began_ms = self._now_ms()
         trip = Trip(self, lane, load, began_ms)
+        self._policy.began(lane.queue.broker_name, began_ms)
         try:
-            if flush == "now":
-                # What is left to do here is done while the broker is at work already.
-                connection.request_now(opaque, self._frame(lane, load, opaque), trip)
-            else:
-                connection.request(opaque, self._frame(lane, load, opaque), trip, soon=flush == "soon")
+            connection.request(opaque, self._frame(lane, load, opaque), trip, soon=flush == "soon")
         except TrimtabError as error:
-            self._policy.began(lane.queue.broker_name, began_ms)
             # Not within this call: whoever joins must find the lane as it was left.
             self._loop.call_soon(self.failed, lane, load, began_ms, error)
             return None
-        self._policy.began(lane.queue.broker_name, began_ms)
         trip.left_by(connection, opaque)
+        if flush == "now":
+            connection.flush()
         return connection
 
     def _wait_for_connection(self, lane: Lane, load: list[Parcel]) -> None:

@@ -2,13 +2,9 @@
 
 One connection carries everything between two addresses; answers come in any order. Whatever is sent within one turn of the
 loop leaves in one write. When the connection ends, everybody who waits for an answer is told at once.
-
-A request that is the only one is given to the system by the call itself (`request_now`): loops of libuv write when their turn ends, and
-until then the server would wait for what we do meanwhile.
 """
 
 import asyncio
-import os
 import ssl
 from collections.abc import Callable
 from typing import Self, cast
@@ -48,14 +44,6 @@ def _ignore(*_: object) -> None:
     return None
 
 
-def _writable_descriptor(transport: asyncio.Transport) -> int | None:
-    """Where bytes can be written past the transport: nowhere if it encrypts them, or if sockets are no files."""
-    if os.name != "posix" or transport.get_extra_info("ssl_object") is not None:
-        return None
-    socket = transport.get_extra_info("socket")
-    return None if socket is None else int(socket.fileno())
-
-
 class PeerConnection(asyncio.Protocol):
     """See the module's own words. `PeerConnection.open` makes one."""
 
@@ -83,7 +71,6 @@ class PeerConnection(asyncio.Protocol):
         self._opaque = 0
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._descriptor: int | None = None
         self._failure: Exception | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -184,8 +171,12 @@ class PeerConnection(asyncio.Protocol):
 
         Without `soon` the maker calls `flush` itself, in this turn of the loop.
         """
-        if not self.is_open or len(self._waiting) >= UNANSWERED_MAX:
-            raise self._refusal()
+        if not self.is_open:
+            raise ConnectionLostError(f"the connection to {self.address} is closed") from self._failure
+        if len(self._waiting) >= UNANSWERED_MAX:
+            raise NotSentError(
+                f"{len(self._waiting)} requests to {self.address} are unanswered already, at most {UNANSWERED_MAX} may be"
+            )
         self._waiting[opaque] = taker
         if self._silent_since is None:
             self._silent_since = self._loop.time()
@@ -193,28 +184,6 @@ class PeerConnection(asyncio.Protocol):
             self.send(frame)
         else:
             self._out.append(frame)
-
-    def request_now(self, opaque: int, frame: bytes, taker: Taker) -> None:
-        """The same for a request that does not wait for others: before this call ends, the system has it if it takes it."""
-        if not self.is_open or len(self._waiting) >= UNANSWERED_MAX:
-            raise self._refusal()
-        if self._out:
-            self._out.append(frame)
-            self.flush()
-        else:
-            self._write_now(frame)
-        self._waiting[opaque] = taker
-        if self._silent_since is None:
-            self._silent_since = self._loop.time()
-
-    def _refusal(self) -> ConnectionLostError | NotSentError:
-        if self.is_open:
-            return NotSentError(
-                f"{len(self._waiting)} requests to {self.address} are unanswered already, at most {UNANSWERED_MAX} may be"
-            )
-        closed = ConnectionLostError(f"the connection to {self.address} is closed")
-        closed.__cause__ = self._failure
-        return closed
 
     def expired(self, opaque: int) -> None:
         """Nobody waits for this answer any more; if it comes, it is dropped. A connection that has been silent for long is given up."""
@@ -258,21 +227,6 @@ class PeerConnection(asyncio.Protocol):
         if out and self.is_open and self._transport is not None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def _write_now(self, frame: bytes) -> None:
-        transport = self._transport
-        assert transport is not None, "a connection that is open has a transport"
-        if self._descriptor is not None and not transport.get_write_buffer_size():
-            try:
-                written = os.write(self._descriptor, frame)
-            except OSError:
-                written = (
-                    0  # the transport waits until there is room again, or finds that the connection is lost
-                )
-            if written == len(frame):
-                return
-            frame = frame[written:]
-        transport.write(frame)
-
     def _give_up(self, failure: Exception) -> None:
         self.is_open = False
         self._failure = failure
@@ -289,7 +243,6 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
-        self._descriptor = _writable_descriptor(self._transport)
         self.is_open = True
 
     def eof_received(self) -> None:
@@ -316,9 +269,6 @@ class PeerConnection(asyncio.Protocol):
             f"the connection to {self.address} was lost: {self._failure or exc or 'closed'}"
         )
         self.is_open = False
-        self._descriptor = (
-            None  # the transport closes it when this call is over, and its number goes to somebody else
-        )
         self._failure = self._failure or exc or failure
         self._room.set()
         self._is_over.set()
