@@ -102,6 +102,7 @@ def _while_they_live(verb: Walk, topic: str, group: str, ids: set[str]) -> None:
     # The Java program's strategy is a class of its own around AVG, and goes by that name.
     assert {row["cause"] for row in told["findings"]} == {"mixed-sdks", "mixed-strategies"}
     assert verb("group", "simulate", group, "--join", "1", "--strategy", "AVG", "--json").json["shares"]
+    assert verb("group", "canary", group, "--json").json["members"] == []
     for name in ("info", "brokers", "health"):
         assert verb("cluster", name).out
 

@@ -41,9 +41,10 @@ from trimtab.balance.questions import Questions
 from trimtab.balance.rebalance_effects import ReadStart, ShareFailed, StartPull
 from trimtab.balance.recorder import Kind
 from trimtab.balance.shares_told import SharesTold
+from trimtab.balance.strategies.canary import CanarySetting
 from trimtab.balance.strategies.plans import Plan, Planner, View, follows_load
 from trimtab.balance.sweeping import Sweeps
-from trimtab.balance.takeover import Absences
+from trimtab.balance.takeover import EVICTORS, Absences
 from trimtab.balance.trust import Trust
 from trimtab.balance.turns import Turns
 from trimtab.balance.unlocks import Unlocks
@@ -53,9 +54,6 @@ from trimtab.model import MessageQueue
 DRAIN_MS_MAX: Final = 30_000
 NO_EPOCHS: Final[Mapping[MessageQueue, int]] = {}
 """Apache's brokers count none."""
-EVICTORS: Final = 3
-"""The first members in order end the leases of one that is gone even if they need none: who does may have joined after it went, and
-cannot prove its absence. Not all of them do: the broker should not hear the same from a thousand."""
 NEVER_MS: Final = 2**62
 TICK_MS: Final = 25
 """How often `on_tick` should be called."""
@@ -77,7 +75,6 @@ class LeasedRebalance:
     ) -> None:
         self.group = group
         self.client_id = client_id
-        self.planner = planner
         self._fitting = Fitting(planner)
         self.trust = Trust(has_new_id=has_new_id)
         self._drain_ms_max = drain_ms_max
@@ -93,7 +90,7 @@ class LeasedRebalance:
         self._sweeps = Sweeps()
         self._unlocks = Unlocks()
         self._questions = Questions()
-        self._shares = SharesTold(group, client_id, planner.name)
+        self._shares = SharesTold(group, client_id)
         self._cause = "start"
         self._is_stopping = False
         self._has_left = False
@@ -127,6 +124,11 @@ class LeasedRebalance:
         return self.trust.is_trusted(queue, now_ms)
 
     @property
+    def planner(self) -> Planner:
+        """By which queues are shared: the member's own, or with the canary that was ordered for the group."""
+        return self._fitting.planner
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is held and nothing is on its way."""
         return not self._holdings and not self._unlocks.queues
@@ -158,12 +160,23 @@ class LeasedRebalance:
         self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
         effects: list[LeasedEffect] = []
         if before != (self._queues, self._peers.counted):
-            self._sweeps.on_motion(now_ms)
-            self._sweeps.refused.clear()
+            self._group_moves(now_ms, cause or change or "the queues changed")
             self._measuring.soon()
-            self._cause = cause or change or "the queues changed"
             effects.append(Happened(Kind.VIEW, cause=self._cause, detail=self._view_in_words()))
         return effects + self._act(now_ms)
+
+    def on_canary(self, setting: CanarySetting | None, now_ms: int) -> list[LeasedEffect]:
+        """The canary that was ordered for the group, or none; nothing happens where that is known."""
+        if not self._fitting.order(setting):
+            return []
+        self._group_moves(now_ms, "the canary was called back" if setting is None else "a canary was ordered")
+        return [Happened(Kind.VIEW, cause=self._cause, detail=self._view_in_words()), *self._act(now_ms)]
+
+    def _group_moves(self, now_ms: int, cause: str) -> None:
+        """Somebody may hand over from now on: everything is asked for anew."""
+        self._sweeps.on_motion(now_ms)
+        self._sweeps.refused.clear()
+        self._cause = cause
 
     def on_measured(
         self,
@@ -198,8 +211,7 @@ class LeasedRebalance:
 
     def on_tick(self, now_ms: int) -> list[LeasedEffect]:
         """Time passed: renewals, fences, looks at who is there, queues that may have become free."""
-        effects: list[LeasedEffect] = []
-        effects += self._fences(now_ms)
+        effects = self._fences(now_ms)
         effects += self._renewals(now_ms)
         effects += self._looks(now_ms)
         effects += self._overdue(now_ms)
@@ -629,9 +641,7 @@ class LeasedRebalance:
         self._absences.on_ended(question.broker_name, question.member)
         if not self._room(now_ms):
             return []  # done for others; it may have left in order, and then nothing was there to take
-        self._sweeps.on_motion(now_ms)
-        self._sweeps.refused.clear()
-        self._cause = f"{question.member} is gone"
+        self._group_moves(now_ms, f"{question.member} is gone")
         happened = Happened(Kind.TAKEN_OVER, cause=self._cause, other=question.member)
         return [happened, *self._act(now_ms)]
 
@@ -679,7 +689,8 @@ class LeasedRebalance:
     # --- telling ----------------------------------------------------------------------------------------------
 
     def _changes(self) -> list[LeasedEffect]:
-        return [*self._shares.changes(self._holdings, self._queues, len(self._peers.counted))]
+        members, strategy = len(self._peers.counted), self.planner.name
+        return [*self._shares.changes(self._holdings, self._queues, members, strategy)]
 
     def _view_in_words(self) -> str:
         count = sum(len(queues) for queues in self._queues.values())

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 class SharesTold:
     """See the module's own words."""
 
-    def __init__(self, group: str, client_id: str, strategy: str) -> None:
+    def __init__(self, group: str, client_id: str) -> None:
         self._group = group
         self._client_id = client_id
-        self._strategy = strategy
         self._told: dict[str, tuple[MessageQueue, ...]] = {}
 
     def changes(
-        self, holdings: "Holdings", queues: "Mapping[str, tuple[MessageQueue, ...]]", members: int
+        self,
+        holdings: "Holdings",
+        queues: "Mapping[str, tuple[MessageQueue, ...]]",
+        members: int,
+        strategy: str,
     ) -> list[Changed]:
         """What has not been told yet of the topics whose holdings changed."""
         in_motion = holdings.topics_in_motion()
@@ -33,7 +36,7 @@ class SharesTold:
             self._told[topic] = mine
             found.append(
                 Changed(
-                    strategy=self._strategy,
+                    strategy=strategy,
                     group=self._group,
                     topic=topic,
                     client_id=self._client_id,

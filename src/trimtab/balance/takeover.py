@@ -19,6 +19,9 @@ TAKEOVER_AFTER_MS: Final = TRUST_MS + CLOCK_MARGIN_MS
 LOOKS_APART_MS_MAX: Final = 1_300
 """Less than a member must have been listed for before it may renew (`PROOF_GAP_MS`), by as much as clocks may differ in speed: else one whose
 clock is fast could come, renew and go between two looks of one whose clock is slow."""
+EVICTORS: Final = 3
+"""The first members in order end the leases of one that is gone even if they need none: who does may have joined after it went, and
+cannot prove its absence. Not all of them do: the broker should not hear the same from a thousand."""
 ABSENT_MEMBERS_MAX: Final = 10_000
 
 

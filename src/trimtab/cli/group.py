@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.group_canary import canary
 from trimtab.cli.group_check import check
 from trimtab.cli.group_doctor import doctor
 from trimtab.cli.group_history import history
@@ -42,7 +43,7 @@ def group() -> None:
     """Groups of consumers: who holds what, lag, offsets, what is wrong."""
 
 
-for _command in (reset, clone, check, doctor, watch, history, simulate):
+for _command in (reset, clone, check, doctor, watch, history, simulate, canary):
     group.add_command(_command)
 
 

@@ -34,6 +34,7 @@ from trimtab.balance.rebalance_effects import Changed, ReadStart, ShareFailed, S
 from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.plans import follows_load
 from trimtab.balance.trust import TRUST_MS
+from trimtab.client.push_canary import CanaryOrders
 from trimtab.client.push_leases import Leases
 from trimtab.client.push_loads import LoadLooks
 from trimtab.client.push_members import MemberLists, Seen
@@ -52,6 +53,7 @@ RETRY_LOOKS_MAX: Final = 60
 """A broker that makes no retry topic is not waited for for ever."""
 STOOD_STILL_MS: Final = TRUST_MS // 2
 """After so long without a tick this process was stopped, or its loop was."""
+CANARY_WAIT_S_MAX: Final = 0.5
 BLIND_RETRY_S: Final = 0.5
 """How soon a look that could not see everything is repeated."""
 
@@ -119,6 +121,8 @@ class LeasedRounds:
         self._leases = Leases(session, machine.group)
         self._lists = MemberLists(session, machine.group)
         self._loads = LoadLooks(session, machine.group, self._lists)
+        self._canaries = CanaryOrders(session, machine.group)
+        self._asking_for_canary: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
         self._looking = asyncio.Lock()
         self._doing: set[asyncio.Task[None]] = set()
@@ -158,6 +162,7 @@ class LeasedRounds:
                 )
             if self._has_rival(await self._rivals.found(seen)):
                 return True
+            await self._look_for_canary()
             if self._on_seen(seen) and queues and seen.lists:
                 self._on_view(queues, seen)
             self.count += 1
@@ -189,6 +194,17 @@ class LeasedRounds:
             self._doing.add(self._looking_for_rivals)
             self._looking_for_rivals.add_done_callback(self._doing.discard)
         await asyncio.wait([self._looking_for_rivals])
+
+    async def _look_for_canary(self) -> None:
+        """Before its first share a member waits a moment for the order; later no look waits for name servers."""
+        if self._asking_for_canary is None or self._asking_for_canary.done():
+            self._asking_for_canary = self._spawn(self._follow_canary())
+        if not self.count:
+            await asyncio.wait([self._asking_for_canary], timeout=CANARY_WAIT_S_MAX)
+
+    async def _follow_canary(self) -> None:
+        canary = await self._canaries.now()
+        self._tell(self._machine.on_canary(canary, self._now_ms()))
 
     def _on_view(self, queues: dict[str, tuple[MessageQueue, ...]], seen: Seen) -> None:
         effects = self._machine.on_view(
@@ -389,10 +405,11 @@ class LeasedRounds:
         is_written = await member.commit(queue)
         return machine.on_committed(question, is_written=is_written, now_ms=self._now_ms())
 
-    def _spawn(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(doing)
         self._doing.add(task)
         task.add_done_callback(self._doing.discard)
+        return task
 
     def _now_ms(self) -> int:
         return self._session.clock.monotonic_ms()

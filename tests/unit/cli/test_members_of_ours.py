@@ -21,7 +21,9 @@ async def handle(_message: trimtab.Received) -> None:
 
 
 @contextmanager
-def consuming(nameserver: str, group: str, *names: str, mode: str | None = None) -> Iterator[None]:
+def consuming(
+    nameserver: str, group: str, *names: str, mode: str | None = None, every_s: float = 20.0
+) -> Iterator[None]:
     """Consumers that join one after the other, in a thread of their own."""
     ready, done = threading.Event(), threading.Event()
 
@@ -35,6 +37,7 @@ def consuming(nameserver: str, group: str, *names: str, mode: str | None = None)
                     nameserver=nameserver,
                     client_id=name,
                     mode=mode,
+                    consuming=trimtab.Consuming(rebalance_every_s=every_s),
                 )
                 await stack.enter_async_context(consumer)
                 while not consumer.holdings():  # noqa: ASYNC110 - it tells nobody
@@ -72,7 +75,7 @@ def settled(nameserver: str, group: str, members: int) -> list[dict[str, object]
 @pytest.fixture(scope="module")
 def nameserver(cluster: BlockingCluster) -> str:
     good(cluster.nameserver, "topic", "create", "orders", "--queues", str(QUEUES // 2))
-    for group in ("billing", "classic-g"):
+    for group in ("billing", "classic-g", "birds"):
         known_everywhere(cluster, group)
     return cluster.nameserver
 
@@ -122,6 +125,54 @@ def test_leases_since_history_and_what_would_be(nameserver: str) -> None:
             refused = run(nameserver, "group", "simulate", "billing", *args, "--timeout", "30")
             assert (refused.code, refused.err.count("\n")) == (2, 1)
             assert said in refused.err
+
+
+def holders_of(nameserver: str, group: str) -> dict[str, list[str]]:
+    """Who holds which queues, those of retries among them; once every queue has one holder."""
+    while True:
+        rows = good(nameserver, "group", "describe", group, "--sample", "0", "--json").json["queues"]
+        if all(len(row["holders"]) == 1 for row in rows):
+            found: dict[str, list[str]] = {}
+            for row in rows:
+                found.setdefault(row["holders"][0], []).append(
+                    f"{row['topic']}@{row['broker']}:{row['queue_id']}"
+                )
+            return found
+
+
+def test_a_canary_is_ordered_by_one_command_and_called_back_by_one(nameserver: str) -> None:
+    with consuming(nameserver, "birds", "c-1", "c-2", "c-3", every_s=0.3):
+        settled(nameserver, "birds", 3)
+        assert "has no canary" in good(nameserver, "group", "canary", "birds").out
+        broker = next(
+            name
+            for names in holders_of(nameserver, "birds").values()
+            for name in names
+            if name.startswith("orders")
+        )
+        for args, said in (
+            (("--member", "c-1", "--member", "c-2", "--member", "c-3", "--part", "0.5"), "at least one member must be left"),
+            (("--member", "c-9", "--part", "0.5"), "is not in the group"),
+            (("--member", "c-1", "--part", "1.5"), "between 0 and 1"),
+            (("--member", "c-1"), "either a part of the queues or named queues"),
+            (("--member", "c-1", "--queue", "orders@nowhere:7"), "is not among the group's queues"),
+            (("--member", "c-1", "--queue", "orders"), "is no queue"),
+            (("--off", "--part", "0.5"), "leave the other options out"),
+            (("--off",), "has no canary"),
+        ):  # fmt: skip
+            refused = run(nameserver, "group", "canary", "birds", *args, "--timeout", "30")
+            assert refused.code != 0
+            assert said in refused.err
+        order = ("--member", "c-1", "--queue", broker)
+        assert good(nameserver, "group", "canary", "birds", *order, "--json").json["queues"] == [broker]
+        while holders_of(nameserver, "birds").get("c-1") != [broker]:
+            pass
+        shown = good(nameserver, "group", "canary", "birds").out
+        assert "c-1" in shown
+        assert broker in shown
+        good(nameserver, "group", "canary", "birds", "--off")
+        while sorted(map(len, holders_of(nameserver, "birds").values())) != [2, 2, 2]:
+            pass
 
 
 def test_classic_members_have_no_lease(nameserver: str) -> None:

@@ -108,6 +108,11 @@ class LeasedCanary:
         return follows_load(self._within)
 
     @property
+    def within(self) -> Planner:
+        """What shares within each part."""
+        return self._within
+
+    @property
     def setting(self) -> CanarySetting:
         """Who the canaries are, and what they get."""
         return self._setting
