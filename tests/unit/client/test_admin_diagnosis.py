@@ -173,7 +173,9 @@ def test_nobody_there_a_disabled_group_a_silent_member_and_a_failing_handler() -
         failed_last_hour=9,
     )
     failing = look(state("c-1", held(0), pace=(pace,)), state("c-2", held(1)))
-    assert "c-1 fails 2.5 message(s) of t" in found(facts(failing, BOTH))["failing-handler"].evidence
+    assert found(facts(failing, BOTH))["failing-handler"].evidence == "c-1 fails 2.5 messages a second of t"
+    seldom = look(state("c-1", held(0), pace=(replace(pace, failed_per_s=0.02),)), state("c-2", held(1)))
+    assert found(facts(seldom, BOTH))["failing-handler"].evidence == "c-1 fails 1.2 messages a minute of t"
 
 
 def test_the_worst_comes_first() -> None:

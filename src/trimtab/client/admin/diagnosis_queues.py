@@ -206,9 +206,14 @@ def _failing(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     cause="failing-handler",
                     severity="warning",
-                    evidence=f"{state.client_id} fails {pace.failed_per_s:.1f} message(s) of {pace.topic} a second",
+                    evidence=f"{state.client_id} fails {_pace(pace.failed_per_s)} of {pace.topic}",
                     advice="failed messages come again, up to 16 times, and then to the dead letters: look into its log",
                 )
+
+
+def _pace(per_s: float) -> str:
+    """In the unit in which it is a number to read: one failure in a minute is not 0.0 a second."""
+    return f"{per_s:.1f} messages a second" if per_s >= 0.1 else f"{max(per_s * 60, 0.1):.1f} messages a minute"
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
