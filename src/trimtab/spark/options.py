@@ -42,7 +42,7 @@ SOURCE_OPTIONS = (
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
 )  # fmt: skip
 SINK_OPTIONS = (
-    *CONNECTION_OPTIONS, "topic", "producerGroup", "tag", "sendTimeoutMs", "retries", "maxInFlight", "batchBytes",
+    *CONNECTION_OPTIONS, "topic", "createTopic", "producerGroup", "tag", "sendTimeoutMs", "retries", "maxInFlight", "batchBytes",
     "compression", "compressBodyOver", "stampReplays", "includeHeaders", "schemaMode",
 )  # fmt: skip
 
@@ -109,6 +109,8 @@ class SinkOptions:
 
     access: Access
     topic: str | None
+    topic_queues: int | None
+    """With how many queues at each broker the topic is made if it is not there; None: it is not made."""
     producer_group: str
     tag: str | None
     send_ms: int
@@ -183,9 +185,16 @@ def sink_options(options: Mapping[str, str], *, env: Lookup, content: Lookup) ->
     reader = OptionReader(options, SINK_OPTIONS)
     compress_from = reader.size("compressBodyOver")
     words = ("zlib", "lz4", "zstd", "none")
+    topic = reader.name("topic", what="topic", length_max=TOPIC_LENGTH_MAX)
+    topic_queues = reader.count("createTopic")
+    if topic_queues is not None and topic is None:
+        raise OptionError(
+            "createTopic", str(topic_queues), "a number of queues together with the option topic"
+        )
     return SinkOptions(
         access=access_options(reader, env, content),
-        topic=reader.name("topic", what="topic", length_max=TOPIC_LENGTH_MAX),
+        topic=topic,
+        topic_queues=topic_queues,
         producer_group=reader.name("producerGroup", what="group", length_max=GROUP_LENGTH_MAX)
         or "trimtab-spark",
         tag=_printable(reader, "tag"),

@@ -81,7 +81,12 @@ class RocketMQSource(DataSource):
     def _sink(self, *, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise OptionError("mode", "overwrite", "append: messages that were sent cannot be replaced")
-        return sink_options(_own(self.options), env=os.environ.get, content=_content)
+        options = sink_options(_own(self.options), env=os.environ.get, content=_content)
+        if options.topic_queues is not None:
+            from trimtab.spark.sink_topics import make_topic  # noqa: PLC0415 - few sinks want it
+
+            make_topic(options)
+        return options
 
 
 class BatchReader(DataSourceReader):

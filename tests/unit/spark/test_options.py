@@ -93,6 +93,19 @@ def test_limits() -> None:
     )
 
 
+def test_how_queues_are_cut_and_how_long_a_pull_may_take() -> None:
+    assert (read().tasks.splits_queues, read().pull_ms) == (True, 30_000)
+    options = read(splitQueues="false", pullTimeoutMs="5s")
+    assert (options.tasks.splits_queues, options.pull_ms) == (False, 5_000)
+
+
+def test_single_queues_may_end_at_times() -> None:
+    options = read(is_stream=False, endingOffsetsByTimestamp='{"t": {"broker-a": {"0": 1763290000000}}}')
+    assert options.end is not None
+    assert options.end.kind == "times"
+    assert options.end.queues == {MessageQueue("t", "broker-a", 0): 1_763_290_000_000}
+
+
 def test_filters() -> None:
     assert read().filter == Filter("TAG", "*")
     assert read(tag="a || b").filter == Filter("TAG", "a || b")
@@ -119,6 +132,7 @@ def test_patterns_leave_out_what_belongs_to_brokers() -> None:
     assert choice.wants_topic("orders")
     assert not choice.wants_topic("%RETRY%billing")
     assert not choice.wants_topic("RMQ_SYS_TRACE_TOPIC")
+    assert read(base={"nameserver": "h:1"}, subscribePattern=".*").choice == choice
     choice = read(base={"nameserver": "h:1"}, topicPattern="%DLQ%.*", includeSystemTopics="true").choice
     assert choice.wants_topic("%DLQ%billing")
 
@@ -128,6 +142,7 @@ def test_secrets_come_from_the_environment_or_files_and_show_nowhere() -> None:
     assert options.access.secret_key == "s3cret"
     options = read(accessKey="me", secretKeyFile="/keys/secret")
     assert options.access.secret_key == "from a file"
+    assert read(accessKeyFile="/keys/secret", secretKey="s").access.access_key == "from a file"
     assert "from a file" not in repr(options)
     assert "'me'" not in repr(options)
 
@@ -234,6 +249,8 @@ def test_errors_do_not_show_secrets() -> None:
         ({"tag": "a\nb"}, "tag", "without control characters"),
         ({"startingOffsets": "earliest"}, "startingoffsets", "producerGroup"),
         ({"stampReplays": "2"}, "stampReplays", "true, false"),
+        ({"createTopic": "yes"}, "createTopic", "a whole number of 1 or more"),
+        ({"createTopic": "8", "topic": ""}, "createTopic", "together with the option topic"),
     ],
 )
 def test_bad_options_of_the_sink(more: dict[str, str], option: str, allowed: str) -> None:

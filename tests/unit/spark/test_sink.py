@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from tests.unit.spark.engine import read_batch, source
 from tests.unit.spark.test_source import create
+from trimtab import blocking
 from trimtab.io.chance import seeded_chance
 from trimtab.io.clock import SystemClock
 from trimtab.spark.background import background
@@ -57,6 +58,19 @@ def write(cluster: BlockingCluster, kinds: StructType, *batches: dict[str, Any],
     writer.commit([message])
     assert isinstance(message, Written)
     return message.rows
+
+
+def queues_of(cluster: BlockingCluster, topic: str) -> list[int]:
+    with blocking.Admin(nameserver=cluster.nameserver) as admin:
+        return [broker.write_queues for broker in admin.topic_settings(topic).brokers]
+
+
+def test_a_topic_that_is_not_there_is_made_and_one_that_is_stays_as_it_is(cluster: BlockingCluster) -> None:
+    for topic, wanted, queues in (("made", "3", [3, 3]), ("made", "9", [3, 3]), ("out", "9", [4, 4])):
+        source(nameserver=cluster.nameserver, topic=topic, createTopic=wanted).writer(
+            schema(body=TEXT), False
+        )
+        assert queues_of(cluster, topic) == queues
 
 
 def rows_of(cluster: BlockingCluster, **more: str) -> list[dict[str, Any]]:
