@@ -213,7 +213,9 @@ def _failing(facts: Facts) -> Iterator[Finding]:
 
 def _pace(per_s: float) -> str:
     """In the unit in which it is a number to read: one failure in a minute is not 0.0 a second."""
-    return f"{per_s:.1f} messages a second" if per_s >= 0.1 else f"{max(per_s * 60, 0.1):.1f} messages a minute"
+    return (
+        f"{per_s:.1f} messages a second" if per_s >= 0.1 else f"{max(per_s * 60, 0.1):.1f} messages a minute"
+    )
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
