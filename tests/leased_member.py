@@ -126,6 +126,10 @@ class MemberProcess:
     def bodies(self, what: str) -> list[str]:
         return [event["body"] for event in self.all(what)]
 
+    def places(self, what: str) -> list[tuple[str, int]]:
+        """Queue and offset of each message: a producer that tries again may have stored one body twice."""
+        return [(event["queue"], event["offset"]) for event in self.all(what)]
+
     def queues(self) -> set[str]:
         """What it holds, by its own word."""
         held: set[str] = set()

@@ -114,10 +114,12 @@ def test_a_killed_member_is_taken_over_and_only_what_was_in_hand_comes_again(
         assert taken_ms - killed_ms <= (5_000 if server.is_own else 15_000)
         assert double_held_s(doomed.times(killed_ms) + survivor.times(monotonic_ms())) == 0
         finished_late = {
-            event["body"] for event in doomed.all("done") if event["at_ms"] >= killed_ms - STORED_WITHIN_MS
+            (event["queue"], event["offset"])
+            for event in doomed.all("done")
+            if event["at_ms"] >= killed_ms - STORED_WITHIN_MS
         }
-        in_hand = set(doomed.bodies("got")) - set(doomed.bodies("done"))
-        again = set(doomed.bodies("got")) & set(survivor.bodies("got"))
+        in_hand = set(doomed.places("got")) - set(doomed.places("done"))
+        again = set(doomed.places("got")) & set(survivor.places("got"))
         assert again <= in_hand | finished_late, "nothing else comes again"
         assert_each_once(survivor)
         assert_handed_out_by_the_holder(doomed, survivor)
@@ -127,7 +129,7 @@ def test_a_killed_member_is_taken_over_and_only_what_was_in_hand_comes_again(
 
 def assert_each_once(member: MemberProcess) -> None:
     """Nothing comes to the same member again."""
-    assert len(member.bodies("got")) == len(set(member.bodies("got")))
+    assert len(member.places("got")) == len(set(member.places("got")))
 
 
 def assert_handed_out_by_the_holder(*members: MemberProcess) -> None:
@@ -171,7 +173,7 @@ def test_a_second_process_with_the_same_id_is_refused(server: ServerUnderTest) -
         sending.stop()
         all_sent = {str(number) for number in range(sending.sent)}
         eventually(lambda: set(first.bodies("done")) >= all_sent, "the first goes on")
-        assert len(first.bodies("got")) == len(all_sent), "nothing comes twice"
+        assert_each_once(first)
 
 
 def test_a_process_that_was_replaced_while_it_slept_stops_when_it_wakes_up(server: ServerUnderTest) -> None:
@@ -231,7 +233,7 @@ def test_a_member_that_sleeps_for_long_finishes_what_it_had_in_hand_and_nothing_
         theirs = sleeper.queues()
         eventually(lambda: theirs <= other.queues(), "another one took its queues over")
         time.sleep(max(0.0, SLEEP_S - (monotonic_ms() - slept_ms) / 1000))
-        in_hand = set(sleeper.bodies("got")) - set(sleeper.bodies("done"))
+        in_hand = set(sleeper.places("got")) - set(sleeper.places("done"))
         woken_ms = monotonic_ms()
         sleeper.wake()
         eventually(lambda: sleeper.all("lost"), "it noticed that its queues are another's")
@@ -249,13 +251,13 @@ def test_a_member_that_sleeps_for_long_finishes_what_it_had_in_hand_and_nothing_
             elif event["what"] == "got":
                 assert event["queue"] in taken, "what it hands out is of queues that it was granted anew"
             elif event["what"] == "done" and event["queue"] not in taken:
-                assert event["body"] in in_hand, "only what was in hand is finished late"
+                assert (event["queue"], event["offset"]) in in_hand, "only what was in hand is finished late"
         finished_late = {
-            event["body"]
+            (event["queue"], event["offset"])
             for event in sleeper.all("done")
             if slept_ms - STORED_WITHIN_MS <= event["at_ms"] < woken_ms
         }
-        again = set(sleeper.bodies("got")) & set(other.bodies("got"))
+        again = set(sleeper.places("got")) & set(other.places("got"))
         assert again <= in_hand | finished_late, "nothing else comes again"
         assert_handed_out_by_the_holder(sleeper, other)
 
@@ -276,18 +278,18 @@ def test_a_member_that_sleeps_though_its_broker_still_lists_it_keeps_its_queues_
         sleeper.sleep()
         time.sleep(NAP_S)
         slept = len(sleeper.events)
-        in_hand = set(sleeper.bodies("got")) - set(sleeper.bodies("done"))
+        in_hand = set(sleeper.places("got")) - set(sleeper.places("done"))
         sleeper.wake()
         sending.stop()
         all_sent = {str(number) for number in range(sending.sent)}
         eventually(lambda: {*sleeper.bodies("done"), *other.bodies("done")} >= all_sent, "all are handled")
         late = sleeper.events[slept:]
-        unfinished = in_hand - {event["body"] for event in late if event["what"] == "done"}
-        assert unfinished <= set(other.bodies("done")), "what it had in hand is finished, late or by another"
+        finished_late = {(event["queue"], event["offset"]) for event in late if event["what"] == "done"}
+        assert in_hand <= finished_late | set(other.places("done")), "it is finished, late or by another"
         assert double_held_s(sleeper.times(monotonic_ms()) + other.times(monotonic_ms())) == 0
         assert_handed_out_by_the_holder(sleeper, other)
-        came = Counter([*sleeper.bodies("got"), *other.bodies("got")])
-        twice = {body for body, times in came.items() if times > 1}
+        came = Counter([*sleeper.places("got"), *other.places("got")])
+        twice = {place for place, times in came.items() if times > 1}
         assert twice <= in_hand, "nothing comes twice but what was in hand, if another took over"
 
 
