@@ -45,13 +45,26 @@ def list_letters(shell: Shell) -> None:
 
 
 async def _queues_of(admin: "Admin", group: str) -> "tuple[QueueRange, ...]":
+    """None where the group never had a dead letter; an error where there is no such group."""
     from trimtab.client.admin.reach import NoSuchTopicError
 
     try:
         return (await admin.topic_queues(PREFIX + group)).queues
     except NoSuchTopicError:
-        await admin.group_settings(group)  # says so if there is no such group
-        raise NotSoError(f"group {group!r} has no dead letters") from None
+        await admin.group_settings(group)
+        return ()
+
+
+async def _queues_there(admin: "Admin", group: str) -> "tuple[QueueRange, ...]":
+    queues = await _queues_of(admin, group)
+    if not queues:
+        raise NotSoError(f"group {group!r} has no dead letters")
+    return queues
+
+
+async def _letters_there(admin: "Admin", group: str, count: int) -> "list[FoundMessage]":
+    await _queues_there(admin, group)
+    return await letters_of(admin, group, count)
 
 
 async def letters_in(admin: "Admin", group: str) -> "AsyncGenerator[FoundMessage]":
@@ -97,7 +110,7 @@ def show(shell: Shell, name: str, count: int) -> None:
     """Show the dead letters of a group."""
     from trimtab.client.admin.letters import origin_of
 
-    letters = shell.ask(lambda admin: letters_of(admin, name, count))
+    letters = shell.ask(lambda admin: _letters_there(admin, name, count))
     if not shell.print_json({"group": name, "messages": [envelope(one) for one in letters]}):
         rows = [
             (
@@ -140,7 +153,7 @@ def replay(
     shell: Shell, name: str, ids: tuple[str, ...], *, to_origin: bool, yes: bool, dry_run: bool
 ) -> None:
     """Let the group try its dead letters again. They are read and sent a few at a time, however many there are."""
-    waiting = shell.ask(lambda admin: _queues_of(admin, name))
+    waiting = shell.ask(lambda admin: _queues_there(admin, name))
     there = sum(row.max_offset - row.min_offset for row in waiting)
     where = "the topics they came from, for every group" if to_origin else f"group {name}"
     if not dry_run:

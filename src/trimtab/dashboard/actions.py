@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trimtab.cli.dlq import letters_in, letters_of
 from trimtab.cli.moments import parse_place, parse_time, span_text
-from trimtab.client.admin.reach import NoSuchTopicError
 from trimtab.client.admin.rows import FoundMessage, FoundMessages, QueueRange
 from trimtab.dashboard import answers, wishes
 from trimtab.dashboard.bodies import message_line, message_view
@@ -145,7 +144,7 @@ class Actions:
     async def dead_letters(self, wish: wishes.DeadWish) -> answers.DeadLetters:
         """A group's, oldest first."""
         wanted = wish.skip + wish.count
-        found = await self._letters(wish.name, wanted + 1)
+        found = await letters_of(self._admin, wish.name, wanted + 1)
         letters = found[wish.skip : wanted]
         causes = await self._causes(wish.name, letters[:TRACED_MAX])
         kinds = Counter(
@@ -172,13 +171,6 @@ class Actions:
             if isinstance(trace, answers.Trace) and (cause := cause_of(group, trace)) is not None
         }
 
-    async def _letters(self, group: str, count: int) -> list[FoundMessage]:
-        try:
-            return await letters_of(self._admin, group, count)
-        except NoSuchTopicError:
-            await self._admin.group_settings(group)  # says so if there is no such group either
-            return []
-
     async def _letters_named(self, group: str, ids: set[str]) -> list[FoundMessage]:
         """Those, wherever they lie."""
         named = []
@@ -195,7 +187,7 @@ class Actions:
         letters = await (
             self._letters_named(wish.name, set(wish.ids))
             if wish.ids
-            else self._letters(wish.name, REPLAYED_MAX)
+            else letters_of(self._admin, wish.name, REPLAYED_MAX)
         )
         lines = tuple(map(message_line, letters))
         to = ", ".join(sorted({line.origin for line in lines})) if wish.to_origin else f"group {wish.name}"
