@@ -53,6 +53,25 @@ def test_a_rolling_restart_with_stable_ids_moves_nothing() -> None:
     assert (report.moved, report.delivered_twice, report.changes) == (0, 0, 8)
 
 
+@pytest.mark.parametrize("broker_kind", ["apache", "ours"])
+@pytest.mark.parametrize("away_ms", [0, 20, 300])
+def test_a_restart_that_is_over_before_anybody_looked_moves_nothing(away_ms: int, broker_kind: str) -> None:
+    """The others never saw it away, and find its queues with nobody until it may ask for them."""
+    world = World(Shape(members=8, queues=18, brokers=2, has_stable_ids=True, broker_kind=broker_kind))
+    world.join_all()
+    assert world.settle()
+    world.begin_counting()
+    for place in range(8):
+        member = world.members[place]
+        member.stop()
+        while member.is_alive:
+            world.run_for(1)
+        world.run_for(away_ms)
+        world.join(place)
+        assert world.settle()
+    assert world.watch.moved == 0
+
+
 def test_join_and_leave_move_as_few_queues_as_possible() -> None:
     for name in ("join", "leave"):
         report = run(name, members=5, queues=40, seed=5)
