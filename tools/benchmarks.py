@@ -45,8 +45,15 @@ def machine() -> str:
     version = re.search(r'"([^"]+)"', java)
     return (
         f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release().split('-')[0]}, "
-        f"Python {platform.python_version()}, Java {version.group(1) if version else 'none'}"
+        f"Python {platform.python_version()}, Java {version.group(1) if version else 'none'}, {scheduling()}"
     )
+
+
+def scheduling() -> str:
+    """On few cores this decides ratios: without it a process with many threads gets more than one with a single thread."""
+    switch = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    is_on = switch.exists() and switch.read_text().strip() == "1"
+    return f"scheduling per session {'on' if is_on else 'off'}, niceness {os.nice(0)}"
 
 
 def table(rows: list[Row]) -> str:
