@@ -30,28 +30,42 @@ def of_session(leader: int) -> list[str]:
     return [words[2] for words in fields if words[0] == str(leader) and not words[1].startswith("Z")]
 
 
+BESIDE = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""As a shell without job control starts what runs beside it: Ctrl-C is ignored until the command asks for it."""
+
+
 def command(folder: Path, *words: str) -> list[str]:
     out = str(folder / "out")
     return [sys.executable, "-m", "trimtab", "pipeline", *words, "-o", out, "--master", "local[1]"]
 
 
 @pytest.mark.parametrize(
-    ("words", "moment"),
+    ("shell", "words", "moment"),
     [
-        (("archive", "--every", "1 second"), lambda folder: bool(list(folder.glob("out/**/*.parquet")))),
-        (("sweep", "--seeds", "4000"), lambda folder: "playing" in (folder / "said").read_text()),
-        (("windows",), lambda folder: "starting Spark" in (folder / "said").read_text()),
+        ((), ("archive", "--every", "1 second"), lambda folder: bool(list(folder.glob("out/**/*.parquet")))),
+        (
+            BESIDE,
+            ("archive", "--every", "1 second"),
+            lambda folder: bool(list(folder.glob("out/**/*.parquet"))),
+        ),
+        ((), ("sweep", "--seeds", "4000"), lambda folder: "playing" in (folder / "said").read_text()),
+        ((), ("windows",), lambda folder: "starting Spark" in (folder / "said").read_text()),
+        (BESIDE, ("windows",), lambda folder: "starting Spark" in (folder / "said").read_text()),
     ],
-    ids=["a stream", "a batch", "Spark is starting"],
+    ids=["a stream", "a stream beside", "a batch", "Spark is starting", "Spark is starting beside"],
 )
 def test_ctrl_c_ends_a_pipeline_with_one_line_and_leaves_nothing(
-    tmp_path: Path, words: tuple[str, ...], moment: Callable[[Path], bool]
+    tmp_path: Path, shell: tuple[str, ...], words: tuple[str, ...], moment: Callable[[Path], bool]
 ) -> None:
     said = tmp_path / "said"
     with (
         said.open("w") as file,
         subprocess.Popen(
-            command(tmp_path, *words), stdout=file, stderr=file, cwd=tmp_path, start_new_session=True
+            [*shell, *command(tmp_path, *words)],
+            stdout=file,
+            stderr=file,
+            cwd=tmp_path,
+            start_new_session=True,
         ) as running,
     ):
         try:

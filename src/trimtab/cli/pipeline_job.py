@@ -2,10 +2,9 @@
 
 import logging
 import re
-import signal
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.pipeline_spark import spark_session
 from trimtab.cli.printing import print_json, print_table
 from trimtab.errors import TrimtabError
 
@@ -53,31 +53,19 @@ class Job:
         from pyspark.errors import PySparkException
 
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-        self.say(f"starting Spark at {self.remote or self.master}")
-        with _one_line_at_the_end(self.name) as catch:
-            catch()
-            session = self._session()
-            catch()  # PySpark has put its own in place
+        with spark_session(self.name, self._session) as session:
             try:
                 yield session
             except PySparkException as error:
                 raise TrimtabError(_reason(str(error))) from error
-            except KeyboardInterrupt:
-                if self.remote is None:
-                    session.sparkContext.setLogLevel("OFF")  # that its jobs are cut off is no news
-                raise
-            finally:
-                with suppress(PySparkException):  # a server that is gone has said so already
-                    for query in session.streams.active:
-                        query.stop()
-                    session.stop()
 
     def _session(self) -> "SparkSession":
         from trimtab.spark import register, session
 
+        self.say(f"starting Spark at {self.remote or self.master}")
         if self.remote is None:
             local = session(self.master, app=f"trimtab-{self.name}")
-            local.sparkContext.setLogLevel("ERROR")
+            local.sparkContext.setLogLevel("FATAL")  # what fails is said below, in one sentence
             return local
         from pyspark.sql import SparkSession
 
@@ -123,30 +111,6 @@ class Job:
         print_table(titles, [[_shown(value) for value in row] for row in rows], numbers)
         for file in files:
             click.echo(f"wrote {file}")
-
-
-@contextmanager
-def _one_line_at_the_end(name: str) -> Iterator[Callable[[], None]]:
-    """For as long as the block, what Ctrl-C does once it is caught: it says one line, and the block ends.
-
-    PySpark's own handler asks the JVM to cancel jobs over a connection that may be in the middle of an answer, and py4j logs what comes of that.
-    """
-    before = signal.getsignal(signal.SIGINT)
-
-    def interrupted(_number: int, _frame: object) -> None:
-        logging.disable(logging.CRITICAL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # who cannot wait presses it once more
-        click.echo(f"{name}: interrupted, stopping Spark …", err=True)
-        raise KeyboardInterrupt
-
-    def catch() -> None:
-        signal.signal(signal.SIGINT, interrupted)
-
-    try:
-        yield catch
-    finally:
-        signal.signal(signal.SIGINT, before)
-        logging.disable(logging.NOTSET)
 
 
 def _fill(sample: Sample, address: str) -> None:
