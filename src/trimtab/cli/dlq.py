@@ -13,13 +13,11 @@ from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import Sequence
 
     from trimtab.client.admin import Admin
-    from trimtab.client.admin.rows import FoundMessage, QueueRange, ResentMessage
-
-PREFIX = "%DLQ%"
-READ_AT_ONCE = 32
+    from trimtab.client.admin.dead_letters import FoundLetters
+    from trimtab.client.admin.rows import FoundMessage, QueueRange, ResentMessage, TopicQueues
 
 
 @click.group(cls=Suggesting)
@@ -44,57 +42,19 @@ def list_letters(shell: Shell) -> None:
     shell.finish(found.failures)
 
 
-async def _queues_of(admin: "Admin", group: str) -> "tuple[QueueRange, ...]":
-    """None where the group never had a dead letter; an error where there is no such group."""
-    from trimtab.client.admin.reach import NoSuchTopicError
+async def _queues_there(admin: "Admin", group: str) -> "TopicQueues":
+    from trimtab.client.admin.dead_letters import letter_queues
 
-    try:
-        return (await admin.topic_queues(PREFIX + group)).queues
-    except NoSuchTopicError:
-        await admin.group_settings(group)
-        return ()
-
-
-async def _queues_there(admin: "Admin", group: str) -> "tuple[QueueRange, ...]":
-    queues = await _queues_of(admin, group)
-    if not queues:
+    queues = await letter_queues(admin, group)
+    if not queues.queues and not queues.failures:
         raise NotSoError(f"group {group!r} has no dead letters")
     return queues
 
 
-async def _letters_there(admin: "Admin", group: str, count: int) -> "list[FoundMessage]":
-    await _queues_there(admin, group)
-    return await letters_of(admin, group, count)
+async def _letters_there(admin: "Admin", group: str, count: int) -> "FoundLetters":
+    from trimtab.client.admin.dead_letters import oldest_letters
 
-
-async def letters_in(admin: "Admin", group: str) -> "AsyncGenerator[FoundMessage]":
-    """The dead letters of a group, queue by queue, each from its oldest on, to where the queues end now. Only a few are in memory."""
-    for row in await _queues_of(admin, group):
-        offset = row.min_offset
-        while offset < row.max_offset:
-            read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
-            for message in read.messages:
-                if message.queue_offset < row.max_offset:
-                    yield message
-            if read.next_offset <= offset:
-                break
-            offset = read.next_offset
-
-
-async def letters_of(admin: "Admin", group: str, count: int) -> "list[FoundMessage]":
-    """The oldest dead letters of a group."""
-    found: list[FoundMessage] = []
-    for row in await _queues_of(admin, group):
-        offset, taken = row.min_offset, 0
-        while offset < row.max_offset and taken < count:
-            read = await admin.read_anyway(row.queue, offset, READ_AT_ONCE)
-            found += read.messages
-            taken += len(read.messages)
-            if read.next_offset <= offset:
-                break
-            offset = read.next_offset
-    found.sort(key=lambda message: message.store_timestamp)
-    return found[:count]
+    return await oldest_letters(admin, await _queues_there(admin, group), count)
 
 
 @dlq.command(
@@ -110,7 +70,8 @@ def show(shell: Shell, name: str, count: int) -> None:
     """Show the dead letters of a group."""
     from trimtab.client.admin.letters import origin_of
 
-    letters = shell.ask(lambda admin: _letters_there(admin, name, count))
+    found = shell.ask(lambda admin: _letters_there(admin, name, count))
+    letters = found.messages
     if not shell.print_json({"group": name, "messages": [envelope(one) for one in letters]}):
         rows = [
             (
@@ -132,6 +93,7 @@ def show(shell: Shell, name: str, count: int) -> None:
             spare=("BYTES", "TAG", "OFFSET", "QUEUE", "KEYS", "DIED"),
             whole=("ID",),
         )
+    shell.finish(found.failures)
 
 
 @dlq.command(
@@ -154,17 +116,18 @@ def replay(
 ) -> None:
     """Let the group try its dead letters again. They are read and sent a few at a time, however many there are."""
     waiting = shell.ask(lambda admin: _queues_there(admin, name))
-    there = sum(row.max_offset - row.min_offset for row in waiting)
+    there = sum(row.max_offset - row.min_offset for row in waiting.queues)
     where = "the topics they came from, for every group" if to_origin else f"group {name}"
     if not dry_run:
         what = f"{len(ids)} dead letter(s)" if ids else f"{there:,} dead letter(s)"
         shell.confirm(f"Send {what} again, to {where}?", yes=yes)
     plan = _Replay(group=name, ids=frozenset(ids), to_origin=to_origin, dry_run=dry_run)
-    letters, sent = shell.ask(lambda admin: _replay(shell, admin, plan, there))
-    if not letters:
+    letters, sent = shell.ask(lambda admin: _replay(shell, admin, plan, waiting.queues))
+    if not letters and not waiting.failures:
         raise NotSoError(f"group {name!r} has no such dead letters")
     if not shell.print_json({"group": name, "to": where, "letters": letters, "sent": sent}):
         say("nothing was sent: --dry-run" if dry_run else f"{len(sent):,} dead letter(s) sent to {where}")
+    shell.finish(waiting.failures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +142,17 @@ class _Replay:
 
 
 async def _replay(
-    shell: Shell, admin: "Admin", plan: _Replay, there: int
+    shell: Shell, admin: "Admin", plan: _Replay, queues: "Sequence[QueueRange]"
 ) -> "tuple[list[str], list[ResentMessage]]":
     from trimtab.cli.progress import progress_bar
+    from trimtab.client.admin.dead_letters import letters_in
     from trimtab.client.admin.letters import origin_of
 
+    there = sum(row.max_offset - row.min_offset for row in queues)
     letters: list[str] = []
     sent: list[ResentMessage] = []
     with progress_bar("replay", there, is_quiet=shell.as_json) as advance:
-        async with aclosing(letters_in(admin, plan.group)) as found:
+        async with aclosing(letters_in(admin, queues)) as found:
             async for one in found:
                 advance(1)
                 if not plan.wants(one):

@@ -5,9 +5,9 @@ from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
-from trimtab.cli.dlq import letters_in, letters_of
 from trimtab.cli.moments import parse_place, parse_time, span_text
-from trimtab.client.admin.rows import FoundMessage, FoundMessages, QueueRange
+from trimtab.client.admin.dead_letters import FoundLetters, letter_queues, letters_in, oldest_letters
+from trimtab.client.admin.rows import FoundMessage, FoundMessages, QueueRange, TopicQueues
 from trimtab.dashboard import answers, wishes
 from trimtab.dashboard.bodies import message_line, message_view
 from trimtab.dashboard.overview_view import failure_texts
@@ -144,8 +144,9 @@ class Actions:
     async def dead_letters(self, wish: wishes.DeadWish) -> answers.DeadLetters:
         """A group's, oldest first."""
         wanted = wish.skip + wish.count
-        found = await letters_of(self._admin, wish.name, wanted + 1)
-        letters = found[wish.skip : wanted]
+        queues = await letter_queues(self._admin, wish.name)
+        found = await oldest_letters(self._admin, queues, wanted + 1)
+        letters = found.messages[wish.skip : wanted]
         causes = await self._causes(wish.name, letters[:TRACED_MAX])
         kinds = Counter(
             causes[one.offset_message_id].kind if one.offset_message_id in causes else None for one in letters
@@ -153,8 +154,9 @@ class Actions:
         return answers.DeadLetters(
             group=wish.name,
             letters=tuple(map(message_line, letters)),
-            complete=len(found) <= wanted,
+            complete=len(found.messages) <= wanted,
             skipped=wish.skip,
+            failures=failure_texts(found.failures),
             causes={name: cause.text for name, cause in causes.items()},
             by_cause=tuple(
                 answers.CauseCount(cause=kind, letters=count) for kind, count in kinds.most_common()
@@ -171,33 +173,40 @@ class Actions:
             if isinstance(trace, answers.Trace) and (cause := cause_of(group, trace)) is not None
         }
 
-    async def _letters_named(self, group: str, ids: set[str]) -> list[FoundMessage]:
+    async def _letters_named(self, queues: TopicQueues, ids: set[str]) -> FoundLetters:
         """Those, wherever they lie."""
-        named = []
-        async with aclosing(letters_in(self._admin, group)) as found:
+        named: list[FoundMessage] = []
+        async with aclosing(letters_in(self._admin, queues.queues)) as found:
             async for one in found:
                 if {one.message_id, one.offset_message_id} & ids:
                     named.append(one)
                     if len(named) >= REPLAYED_MAX:
                         break
-        return named
+        return FoundLetters(named, queues.failures)
 
     async def replay(self, wish: wishes.ReplayWish) -> answers.Resent:
         """Lets the group try its letters again, or says which ones that would be."""
+        queues = await letter_queues(self._admin, wish.name)
         letters = await (
-            self._letters_named(wish.name, set(wish.ids))
+            self._letters_named(queues, set(wish.ids))
             if wish.ids
-            else letters_of(self._admin, wish.name, REPLAYED_MAX)
+            else oldest_letters(self._admin, queues, REPLAYED_MAX)
         )
-        lines = tuple(map(message_line, letters))
+        lines = tuple(map(message_line, letters.messages))
         to = ", ".join(sorted({line.origin for line in lines})) if wish.to_origin else f"group {wish.name}"
         sent = []
-        for one in letters if not wish.preview else ():
+        for one in letters.messages if not wish.preview else ():
             again = (
                 self._admin.resend(one) if wish.to_origin else self._admin.replay_dead_letter(wish.name, one)
             )
             sent.append(await again)
-        return answers.Resent(done=not wish.preview, to=to, letters=lines, sent=tuple(sent))
+        return answers.Resent(
+            done=not wish.preview,
+            to=to,
+            letters=lines,
+            sent=tuple(sent),
+            failures=failure_texts(letters.failures),
+        )
 
 
 def cause_of(group: str, trace: answers.Trace) -> Cause | None:

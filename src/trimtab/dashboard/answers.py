@@ -336,6 +336,8 @@ class DeadLetters(Answer, frozen=True):
     """How the last try went, by offset message id, of letters whose consumers trace."""
     by_cause: tuple[CauseCount, ...]
     """These letters counted by how their last try ended, most first."""
+    failures: tuple[str, ...] = ()
+    """Brokers whose letters are not among them."""
 
 
 class Reset(Answer, frozen=True):
@@ -353,6 +355,8 @@ class Resent(Answer, frozen=True):
     to: str
     letters: tuple[MessageLine, ...]
     sent: tuple[ResentMessage, ...]
+    failures: tuple[str, ...] = ()
+    """Brokers whose letters are not among them."""
 
 
 class HeldSpan(Answer, frozen=True):

@@ -121,7 +121,7 @@ ENDPOINTS = (
         "Groups of producers that are connected, from brokers that keep a list of them.",
         wishes.Nothing,
         answers.ProducerNames,
-        lambda desk, _: desk.actions.producer_groups(),
+        lambda desk, _: desk.producer_groups(),
     ),
     _get(
         "/producers",
@@ -135,7 +135,7 @@ ENDPOINTS = (
         "Groups with dead letters.",
         wishes.Nothing,
         answers.DeadGroups,
-        lambda desk, _: desk.actions.dead_groups(),
+        lambda desk, _: desk.dead_groups(),
     ),
     _get(
         "/dead-letters/group",

@@ -47,6 +47,14 @@ class Desk:
             self.poller.forget("topic", name)
             raise
 
+    async def producer_groups(self) -> answers.ProducerNames:
+        """Groups of producers, as they were seen last."""
+        return await self.poller.listing("producers", self.actions.producer_groups).now()
+
+    async def dead_groups(self) -> answers.DeadGroups:
+        """Groups with dead letters, as they were seen last."""
+        return await self.poller.listing("dead letters", self.actions.dead_groups).now()
+
     async def group(self, name: str) -> answers.Group:
         """Who holds what."""
         return (await self.sight(name)).group

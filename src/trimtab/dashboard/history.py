@@ -46,6 +46,7 @@ class History:
         *,
         figures_max: int = FIGURES_MAX,
         moments_max: int = MOMENTS_MAX,
+        file_bytes_max: int = FILE_BYTES_MAX,
         locked_s_max: float = LOCKED_S_MAX,
     ) -> None:
         self._lock = threading.Lock()
@@ -62,7 +63,7 @@ class History:
             self._db.execute(
                 "PRAGMA synchronous=NORMAL"
             )  # a power cut may cost the last seconds, not the file
-            self._db.execute(f"PRAGMA max_page_count={FILE_BYTES_MAX // PAGE_BYTES}")
+            self._db.execute(f"PRAGMA max_page_count={file_bytes_max // PAGE_BYTES}")
             self._db.executescript(_TABLES)
             self._prune()  # those that ran before may each have ended before it was time to
         except sqlite3.Error as error:
@@ -113,19 +114,26 @@ class History:
         if not rows:
             return
         try:
-            with self._db:
-                self._db.executemany(statement, rows)
-            self._added += len(rows)
-            if self._added >= PRUNE_EVERY:
-                self._added = 0
-                self._prune()
+            try:
+                self._write(statement, rows)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                    raise
+                self._prune(half=True)  # the file has come to its own limit, or the disk is full
+                self._write(statement, rows)
             self._is_stopped = False
         except sqlite3.OperationalError as error:
             if not self._is_stopped:
                 logger.warning("the history is not written: %s; it goes on when that is over", error)
             self._is_stopped = True
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:  # the disk, or the file's own limit
-                self._prune(half=True)
+
+    def _write(self, statement: str, rows: Sequence[tuple[str, int, object]]) -> None:
+        with self._db:
+            self._db.executemany(statement, rows)
+        self._added += len(rows)
+        if self._added >= PRUNE_EVERY:
+            self._added = 0
+            self._prune()
 
     def _prune(self, *, half: bool = False) -> None:
         """Rows are numbered as they come and go from the oldest on, so their numbers say how many there are."""

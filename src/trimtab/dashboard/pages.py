@@ -229,7 +229,7 @@ class Pages:
     async def producers(self, request: Request) -> Response:
         """Who is connected in a group of producers."""
         name = query_of(request).get("name", "")
-        groups = await self._desk.actions.producer_groups()
+        groups = await self._desk.producer_groups()
         found = None
         if name:
             found = await self._desk.actions.producers(msgspec.convert(name, wishes.Name))
@@ -238,7 +238,7 @@ class Pages:
     async def dead_letters(self, request: Request) -> Response:
         """By group, and the letters of one."""
         asked = query_of(request)
-        groups = await self._desk.actions.dead_groups()
+        groups = await self._desk.dead_groups()
         letters = None
         if asked.get("name"):
             given = {key: asked[key] for key in ("name", "skip") if asked.get(key)}

@@ -28,7 +28,7 @@ MEMBERS_ASKED_MAX = 100
 """Groups whose members are asked for in one look at the cluster, but for the first."""
 SHOWN_HISTORY_MS = 6 * 3_600_000
 TOTAL_LAG = "lag"
-Kind = Literal["group", "topic"]
+Kind = Literal["group", "topic", "producers", "dead letters"]
 T = TypeVar("T")
 
 
@@ -86,6 +86,10 @@ class Poller:
         return self._subject(
             "topic", name, lambda: TopicWatch(self._admin, name, self._clock).look, self._pace.topic_s
         )
+
+    def listing(self, kind: Kind, look: Callable[[], Awaitable[T]]) -> Subject[T]:
+        """A list that is the same for everybody; from now on it is made, while somebody asks."""
+        return self._subject(kind, "", lambda: look, self._pace.topic_s)
 
     def _subject(
         self, kind: Kind, name: str, watch: Callable[[], Callable[[], Awaitable[T]]], every_s: float

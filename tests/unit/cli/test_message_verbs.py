@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.unit.cli.test_framework import PROGRAM, program_env
 from tests.unit.cli.verbs import good, run
+from trimtab.blocking import Producer
 from trimtab.broker.settings import BrokerSettings
+from trimtab.model import Message, MessageQueue
 from trimtab.testing import BlockingCluster, Cluster
 
 
@@ -116,6 +118,30 @@ def test_dead_letters(cluster: BlockingCluster) -> None:
     ]
     assert (again["body"], again["keys"], again["message_id"]) == ("dead", ["o-1"], letter["message_id"])
     assert run(ns, "dlq", "replay", "buried-g", "--id", "other", "--yes").code == 1
+
+
+def test_a_broker_that_hangs_is_named_beside_the_letters_of_the_others() -> None:
+    with Cluster(brokers=2) as own:
+        ns = own.nameserver
+        for topic in ("%DLQ%halved-g", "%RETRY%halved-g"):
+            good(ns, "topic", "create", topic, "--queues", "1")
+        with Producer("shop", nameserver=ns) as producer:
+            for number in range(8):
+                queue = MessageQueue("%DLQ%halved-g", f"broker-{'ab'[number % 2]}", 0)
+                producer.send(Message(queue.topic, b"dead"), queue=queue)
+        every = good(ns, "dlq", "show", "halved-g", "--json").json["messages"]
+        own.pause("broker-b")
+        try:
+            told = run(ns, "dlq", "show", "halved-g", "--json", "--timeout", "2")
+            replayed = run(ns, "dlq", "replay", "halved-g", "--dry-run", "--json", "--timeout", "2")
+        finally:
+            own.resume("broker-b")
+    reached = [one for one in every if one["broker"] == "broker-a"]
+    assert 0 < len(reached) < len(every) == 8
+    assert told.json["messages"] == reached
+    assert len(replayed.json["letters"]) == len(reached)
+    for one in (told, replayed):
+        assert (one.code, "broker-b: " in one.err) == (3, True), one
 
 
 def test_no_dead_letters_and_no_such_group_are_told_apart(cluster: BlockingCluster) -> None:

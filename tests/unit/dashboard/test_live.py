@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 import trimtab
 from tests.unit.dashboard.scene import WAIT_S, Scene, eventually, play
 from trimtab.cli.main import main
+from trimtab.dashboard.api import PREFIX
 from trimtab.dashboard.app import changes
 from trimtab.dashboard.poller import LISTENERS_MAX, MEMBERS_ASKED_MAX
 from trimtab.dashboard.serving import DashboardPlan, running
@@ -215,6 +217,42 @@ def test_a_hung_broker_delays_no_page_and_is_named() -> None:
                     }
 
                 await eventually(is_named, "the broker that hangs is named, and it alone")
+            finally:
+                one.cluster.resume("broker-b")
+
+    play(story, brokers=2, timeouts=Timeouts(request_s=0.5))
+
+
+def test_a_hung_broker_holds_up_no_list_and_is_named_where_its_letters_are_missing() -> None:
+    async def story(one: Scene) -> None:
+        await one.admin.create_group("billing")
+        await one.admin.create_topic("%DLQ%billing", queues=1)
+        await one.send("%DLQ%billing", *(b"%d" % number for number in range(20)))
+        lists = ("/producers", "/dead-letters", f"{PREFIX}/producers/groups", f"{PREFIX}/dead-letters")
+        async with one.browser(Role.VIEWER) as browser:
+            for path in lists:
+                assert (await browser.get(path)).status_code == 200
+            actions = one.desk.actions
+            subjects: list[Subject[Any]] = [
+                one.poller.listing("producers", actions.producer_groups),
+                one.poller.listing("dead letters", actions.dead_groups),
+            ]
+            one.cluster.pause("broker-b")
+            try:
+                looks = [subject.looks for subject in subjects]
+                for path in lists:
+                    assert (await browser.get(path)).status_code == 200
+                for subject, before in zip(subjects, looks, strict=True):
+                    assert subject.looks <= before + 1  # nobody waited for a look
+
+                async def is_named() -> bool:
+                    found = (await browser.get(f"{PREFIX}/dead-letters/group?name=billing")).json()
+                    assert {letter["broker"] for letter in found["letters"]} <= {"broker-a", "broker-b"}
+                    return bool(found["letters"]) and "broker-b" in str(found["failures"])
+
+                await eventually(is_named, "letters of one broker, and the other one is named")
+                page = (await browser.get("/dead-letters?name=billing")).text
+                assert "broker-b: " in page
             finally:
                 one.cluster.resume("broker-b")
 

@@ -166,6 +166,27 @@ def test_the_history_keeps_changes_and_stays_small(tmp_path: Path) -> None:
         History(tmp_path / "broken")
 
 
+def test_a_history_whose_file_is_full_lets_the_older_half_go_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, most = tmp_path / "h.sqlite", 512 * 1024
+    history = History(path, file_bytes_max=most)
+    moments = [
+        Moment(at_ms=number, source="seen", kind="joined", member=f"{number}-" + "m" * 900)
+        for number in range(2_000)
+    ]
+    for start in range(0, len(moments), 10):
+        history.add_moments("g", moments[start : start + 10])
+        history.add_figures(start, [("lag", float(start))])
+    found = history.moments("g")
+    assert not caplog.records
+    assert found == tuple(moments[-len(found) :])  # the newest, without a gap
+    assert 50 < len(found) < 500
+    assert history.figures("lag", 0)[-1].at_ms == 1_990
+    history.close()
+    assert path.stat().st_size <= most
+
+
 def test_small_forms() -> None:
     assert hex_dump(b"A\x00").startswith("00000000  41 00")
     assert hex_dump(b"A\x00").endswith("A.")
