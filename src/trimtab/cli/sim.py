@@ -14,7 +14,7 @@ COMPARED = (
     ("leased", "AVG"), ("leased", "sticky"), ("leased", "lag"),
 )  # fmt: skip
 TITLES = (
-    "mode", "strategy", "moved", "moved/min", "max/mean", "double_held s", "unheld s", "twice", "lost", "t_converge s", "requests/member"
+    "mode", "strategy", "moved", "moved/min", "max/mean", "idle", "double_held s", "unheld s", "twice", "lost", "t_detect s", "t_converge s", "t_first s", "requests/member"
 )  # fmt: skip
 LOAD_TITLES = ("lag max/mean", "drain s", "moves in 10 s")
 
@@ -128,8 +128,8 @@ def compare(scenario: str, *, as_json: bool, **options: Any) -> None:
 
 def _row(report: "SimReport", *, has_load: bool) -> list[str]:
     cells = [
-        report.mode, report.strategy, report.moved, report.moved_per_min, report.max_mean, report.double_held_s, report.unheld_s,
-        report.delivered_twice, report.lost, report.t_converge_s, report.requests_per_member,
+        report.mode, report.strategy, report.moved, report.moved_per_min, report.max_mean, report.idle, report.double_held_s, report.unheld_s,
+        report.delivered_twice, report.lost, report.t_detect_s, report.t_converge_s, report.t_first_s, report.requests_per_member,
     ]  # fmt: skip
     if has_load:
         cells += [report.lag_max_mean, report.drain_s, report.moves_in_10_s_max]

@@ -76,6 +76,7 @@ class SimMember(Process):
         self.links: dict[str, Connection] = {}
         self.queues: dict[str, tuple[MessageQueue, ...]] = {}
         self.is_leaving = False
+        self.started_ms = world.timeline.now_ms
         self.shell: Shell
         self.reader: Reader
         self._names = names

@@ -28,6 +28,8 @@ class SimReport(msgspec.Struct, frozen=True, kw_only=True):
     """`moved/min`; 1 is perfect. None where nothing had to move and something did."""
     max_mean: float
     """Of the members' number of queues at the end."""
+    idle: int
+    """Members without a queue at the end."""
     double_held_s: float
     """Queue-seconds with more than one holder."""
     unheld_s: float
@@ -35,8 +37,12 @@ class SimReport(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     delivered_twice: int
     lost: int
+    t_detect_s: float | None
+    """The longest time from a change to the first queue that another member took or let go. None where nobody had to."""
     t_converge_s: float
     """The longest time from a change to the last move that followed from it."""
+    t_first_s: float | None
+    """The longest time from a member's start to its first message, of all that got one."""
     requests_per_member: float
     """Requests to brokers, pulls not counted."""
     lag_max_mean: float | None = None
@@ -62,6 +68,8 @@ def report_of(scenario: str, world: World, members: int, requests: int) -> SimRe
     made, least = watch.moved, world.moved_min
     per_min = made / least if least else (1.0 if not made else None)
     lags = world.lag_samples
+    shares = tuple((world.settled_shares or world.shares()).values())
+    firsts = watch.first_messages_ms.values()
     return SimReport(
         scenario=scenario,
         mode=shape.mode,
@@ -76,13 +84,16 @@ def report_of(scenario: str, world: World, members: int, requests: int) -> SimRe
         moved=made,
         moved_min=least,
         moved_per_min=per_min,
-        max_mean=metrics.max_mean((world.settled_shares or world.shares()).values()),
+        max_mean=metrics.max_mean(shares),
+        idle=sum(share == 0 for share in shares),
         double_held_s=watch.double_held_ms / 1000,
         unheld_s=world.unheld_ms / 1000 if world.unheld_ms is not None else watch.unheld_ms / 1000,
         delivered=watch.delivered,
         delivered_twice=watch.delivered_twice,
         lost=world.lag() if watch.broken or world.is_over else 0,
+        t_detect_s=max(world.detected_ms) / 1000 if world.detected_ms else None,
         t_converge_s=max(world.converged_ms, default=0) / 1000,
+        t_first_s=max(firsts) / 1000 if firsts else None,
         requests_per_member=requests / max(1, members),
         lag_max_mean=sum(lags) / len(lags) if lags else None,
         drain_s=world.drain_ms / 1000 if world.drain_ms is not None else None,

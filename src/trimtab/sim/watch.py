@@ -42,6 +42,10 @@ class Watch:
         self.broken: list[str] = []
         self.changed_ms = timeline.now_ms
         """When a holding changed last."""
+        self.answered_ms: int | None = None
+        """When the others first answered to the change that was made last: took a queue or let one go."""
+        self.first_messages_ms: dict[str, int] = {}
+        """From a member's start to its first message, by member."""
         self._timeline = timeline
         self._since_ms: dict[MessageQueue, int] = {}
         self._begun: defaultdict[MessageQueue, Ranges] = defaultdict(Ranges)
@@ -63,6 +67,7 @@ class Watch:
             self.moved_ms.append(self._timeline.now_ms)
         self.last_holder[queue] = member.client_id
         self.changed_ms = self._timeline.now_ms
+        self._answered()
         self._only(member, queue)
 
     def ended(self, member: "SimMember", queue: MessageQueue) -> None:
@@ -74,6 +79,12 @@ class Watch:
         del holders[member.name]
         self._timeline.note(member.name, f"ends {queue}")
         self.changed_ms = self._timeline.now_ms
+        if member.is_awake and not member.is_leaving:
+            self._answered()
+
+    def _answered(self) -> None:
+        if self.answered_ms is None:
+            self.answered_ms = self._timeline.now_ms
 
     def all_ended(self, member: "SimMember") -> list[MessageQueue]:
         """Its process stands still or is gone; gives what it had."""
@@ -142,6 +153,8 @@ class Watch:
         self.began(member, queue)
         if len(self.holders[queue]) > 1:
             self._only(member, queue)
+        if member.name not in self.first_messages_ms:
+            self.first_messages_ms[member.name] = self._timeline.now_ms - member.started_ms
         self.delivered += end - first
         self.delivered_twice += end - first - self._begun[queue].add(first, end)
 

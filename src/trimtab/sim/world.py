@@ -71,6 +71,7 @@ class World:
         """By place; a member that was restarted is another one in the same place."""
         self.moved_min = 0
         self.converged_ms: list[int] = []
+        self.detected_ms: list[int] = []
         self.lag_samples: list[float] = []
         """`max/mean` of the members' loads, every ten seconds while it is watched."""
         self.drain_ms: int | None = None
@@ -177,6 +178,7 @@ class World:
     def mark(self) -> None:
         """A change of the membership comes now: from here the moves and the time are measured."""
         self._mark = self.timeline.now_ms, self.holders()
+        self.watch.answered_ms = None
 
     def _note_converged(self) -> None:
         if self._mark is None:
@@ -184,6 +186,8 @@ class World:
         at_ms, before = self._mark
         self._mark = None
         self.converged_ms.append(max(0, self.watch.changed_ms - at_ms))
+        if self.watch.answered_ms is not None:
+            self.detected_ms.append(self.watch.answered_ms - at_ms)
         members = [member.client_id for member in self.alive]
         self.moved_min += metrics.moved_min(before, self.queues, members)
 
@@ -191,6 +195,7 @@ class World:
         """The first members have settled: from here on everything counts."""
         self.watch.begin_counting()
         self.converged_ms.clear()
+        self.detected_ms.clear()
         self.moved_min = 0
 
     def run_and_watch_load(self, ms: int) -> None:

@@ -27,9 +27,23 @@ def test_a_run_as_json_has_the_names_of_the_metrics() -> None:
         "unheld_s",
         "delivered_twice",
         "lost",
+        "idle",
+        "t_detect_s",
         "t_converge_s",
+        "t_first_s",
     } <= set(report)
     assert (report["scenario"], report["members"], report["queues"], report["lost"]) == ("join", 3, 9, 0)
+
+
+def test_who_is_idle_and_how_soon_a_change_is_seen_are_in_the_report() -> None:
+    """peers 3.5: `idle`, `t_detect`, `t_converge`, `t_first`."""
+    report = json.loads(sim("run", "more-members-than-queues", "--json").stdout)
+    assert report["idle"] > 0
+    assert json.loads(sim("run", "join", "--json").stdout)["idle"] == 0
+    crashed = json.loads(sim("run", "crash", "--json").stdout)
+    left = json.loads(sim("run", "leave", "--json").stdout)
+    assert 0 < left["t_detect_s"] <= left["t_converge_s"] < crashed["t_detect_s"] <= crashed["t_converge_s"]
+    assert 0 < left["t_first_s"] < 10
 
 
 def test_a_run_for_people_ends_with_the_digest_of_its_trace() -> None:
