@@ -123,7 +123,8 @@ def compare(scenario: str, *, as_json: bool, **options: Any) -> None:
         return
     has_load = any(report.drain_s is not None or report.lag_max_mean is not None for report in reports)
     titles = (*TITLES, *(LOAD_TITLES if has_load else ()))
-    print_table(titles, [_row(report, has_load=has_load) for report in reports], titles[2:])
+    rows = [_row(report, has_load=has_load) for report in reports]
+    print_table(titles, rows, titles[2:], spare=("t_first s", "t_detect s", "idle"))
 
 
 def _row(report: "SimReport", *, has_load: bool) -> list[str]:
