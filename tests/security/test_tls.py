@@ -124,7 +124,7 @@ def test_plain_bytes_to_a_tls_port_end_with_one_clear_line(
             plain.send(b'\0\0\0\x69\0\0\0\x65{"code":9999,"opaque":1}' + b" " * 200)
             assert plain.is_closed_by_the_server()
             until(lambda: bool(caplog.records), "it is logged")
-        assert [record.message for record in caplog.records] == [
+        assert [record.getMessage() for record in caplog.records] == [
             "a client spoke no TLS to a port that wants it, and is closed: turn TLS on at the client"
         ]
 
@@ -137,7 +137,7 @@ def test_tls_to_a_plain_port_ends_with_one_clear_line(
             caplog.clear()
             with caplog.at_level(logging.INFO), pytest.raises(ServerUnreachableError):
                 connect(address, client_context(own.ca))
-            (line,) = [record.message for record in caplog.records if "spoke TLS" in record.message]
+            (line,) = [record.getMessage() for record in caplog.records if "spoke TLS" in record.getMessage()]
             assert "spoke TLS to a port without it, and is closed: turn TLS on here or off there" in line
             assert line.startswith("127.0.0.1:")
 

@@ -32,7 +32,7 @@ async def make_topic(cluster: AsyncCluster) -> None:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
-        one.message
+        one.getMessage()
         for one in caplog.records
         if one.levelno == logging.WARNING and "do not fit" in one.getMessage()
     ]

@@ -191,4 +191,8 @@ def test_what_stays_true_is_said_once_a_minute(caplog: pytest.LogCaptureFixture)
     for now_ms in (0, 1, EVERY_MS - 1, EVERY_MS, EVERY_MS + 1):
         reminders.say("broker-a", f"away at {now_ms}", now_ms)
     reminders.say("broker-b", "away too", EVERY_MS + 2)
-    assert [record.message for record in caplog.records] == ["away at 0", f"away at {EVERY_MS}", "away too"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "away at 0",
+        f"away at {EVERY_MS}",
+        "away too",
+    ]
