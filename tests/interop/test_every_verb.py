@@ -61,7 +61,7 @@ def test_every_verb_works_on_a_group_of_java_and_ours(
         program.client("push", server, group=group, tags={topic: "*"}) as java,
         Ours(loop, server, group, subscribe={topic: "*"}) as ours,
     ):
-        _shared(server, group, topic, java, ours)
+        _shared(server, group, java, ours)
         _while_they_live(verb, topic, group, {java.id, ours.id})
     eventually(
         lambda: not run(server.nameserver, "group", "members", group, "--json").json["members"],
@@ -72,14 +72,14 @@ def test_every_verb_works_on_a_group_of_java_and_ours(
     assert there - verb.walked == set()
 
 
-def _shared(server: ServerUnderTest, group: str, topic: str, java: Client, ours: Ours) -> None:
+def _shared(server: ServerUnderTest, group: str, java: Client, ours: Ours) -> None:
     def is_shared() -> bool:
         java.do("rebalance")
         ours.rebalance()
-        told = run(server.nameserver, "group", "describe", group, "--topic", topic, "--sample", "0", "--json")
+        told = run(server.nameserver, "group", "describe", group, "--sample", "0", "--json")
         queues = told.json["queues"] if told.code == 0 else []
-        held = [tuple(row["holders"]) for row in queues]
-        return len(held) >= QUEUES and set(held) == {(java.id,), (ours.id,)} and told.json["lag"] == 0
+        held = [tuple(row["holders"]) for row in queues]  # of the retry topic too
+        return len(held) > QUEUES and set(held) == {(java.id,), (ours.id,)} and told.json["lag"] == 0
 
     eventually(is_shared, "both hold something, each queue has one holder, and all is consumed")
 
@@ -94,7 +94,8 @@ def _while_they_live(verb: Walk, topic: str, group: str, ids: set[str]) -> None:
     assert {row["language"] for row in members} == {"JAVA", "PYTHON"}
     rows = verb("group", "describe", group, "--sample", "0.2", "--json").json["queues"]
     assert {name for row in rows for name in row["holders"]} == ids
-    assert verb("group", "lag", group, "--json").json["lag"] == 0
+    # Beside Java a queue can begin again a little before where it was left: RocketMQ's own way of handing over.
+    eventually(lambda: verb("group", "lag", group, "--json").json["lag"] == 0, "all is consumed")
     assert verb("group", "check", group, "--lag-critical", "0", "--format", "nagios").out.startswith("OK")
     assert len(verb("group", "watch", group, "-c", "1").out.splitlines()) >= len(ids) + QUEUES
     assert ids & set(verb("group", "history", group, "--json").json["members"])
