@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STEADY_FACTS_MS = 10_000
 """Settings and routes change seldom: they are asked for this seldom."""
+ROUTES_ASKED_MAX = 200
+"""Topics whose routes are asked for in one look: a group of thousands is seen at once, and what its routes tell a few looks later."""
 HISTORY_MS = 6 * 3_600_000
 
 
@@ -44,6 +46,7 @@ class GroupWatch:
         self._history = history
         self._settings: GroupSettings | None = None
         self._routes: dict[str, tuple[RouteOfNameserver, ...]] = {}
+        self._routes_due: list[str] = []
         self._steady_ms = 0
         self._before: Look | None = None
         self._whole: tuple[GroupMembers, Look] | None = None
@@ -57,9 +60,10 @@ class GroupWatch:
         members = await self._admin.members(self._group)
         look = await look_at(self._admin, self._group, self._clock, members)
         topics = topics_of(members, look)
-        if now_ms - self._steady_ms > STEADY_FACTS_MS or set(topics) - set(self._routes):
-            self._routes = await self._routes_of(topics)
+        if now_ms - self._steady_ms > STEADY_FACTS_MS:
+            self._routes_due = topics
             self._steady_ms = now_ms
+        await self._ask_for_routes(topics)
         facts = Facts(
             group=self._group,
             settings=self._settings,
@@ -72,13 +76,18 @@ class GroupWatch:
         self._before = look
         return sight
 
-    async def _routes_of(self, topics: list[str]) -> dict[str, tuple[RouteOfNameserver, ...]]:
-        told = await asyncio.gather(*(self._admin.topic_routes(topic) for topic in topics))
-        return {
-            topic: rows
-            for topic, (rows, _) in zip(topics, told, strict=True)
-            if any(row.route for row in rows)
-        }
+    async def _ask_for_routes(self, topics: list[str]) -> None:
+        due = set(self._routes_due)
+        waiting = [topic for topic in topics if topic in due]
+        waiting += [topic for topic in topics if topic not in due and topic not in self._routes]
+        asked, self._routes_due = waiting[:ROUTES_ASKED_MAX], waiting[ROUTES_ASKED_MAX:]
+        told = await asyncio.gather(*(self._admin.topic_routes(topic) for topic in asked))
+        known = {topic: self._routes[topic] for topic in topics if topic in self._routes}
+        for topic, (rows, _) in zip(asked, told, strict=True):
+            known.pop(topic, None)
+            if any(row.route for row in rows):
+                known[topic] = rows
+        self._routes = known
 
     def _sight(self, facts: Facts) -> GroupSight:
         """In a thread: with very many queues it takes its time, and pages go on meanwhile."""

@@ -20,8 +20,10 @@ from click.testing import CliRunner
 import trimtab
 from tests.unit.dashboard.scene import WAIT_S, Scene, eventually, play
 from trimtab.cli.main import main
+from trimtab.dashboard import group_watch
 from trimtab.dashboard.api import PREFIX
 from trimtab.dashboard.app import changes
+from trimtab.dashboard.history import History
 from trimtab.dashboard.poller import LISTENERS_MAX, MEMBERS_ASKED_MAX
 from trimtab.dashboard.serving import DashboardPlan, running
 from trimtab.dashboard.subject import BusyError, LookFailedError, Pace, Subject
@@ -257,6 +259,33 @@ def test_a_hung_broker_holds_up_no_list_and_is_named_where_its_letters_are_missi
                 one.cluster.resume("broker-b")
 
     play(story, brokers=2, timeouts=Timeouts(request_s=0.5))
+
+
+def test_routes_of_many_topics_are_asked_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_watch, "ROUTES_ASKED_MAX", 3)
+
+    async def story(one: Scene) -> None:
+        topics = [f"topic-{number}" for number in range(7)]
+        for topic in topics:
+            await one.admin.create_topic(topic, queues=1)
+        async with trimtab.PushConsumer(
+            "billing",
+            nameserver=one.cluster.nameserver,
+            subscribe=dict.fromkeys(topics, "*"),
+            handler=nothing,
+        ):
+            watch = group_watch.GroupWatch(one.admin, "billing", SystemClock(), History(None))
+            known = []
+            for _ in range(4):
+                assert (await watch.look()).group.members
+                known.append(len(watch._routes))
+        assert known == [3, 6, 8, 8]  # the group's retry topic too
+
+    play(story)
+
+
+async def nothing(_message: object) -> None:
+    """Handles anything."""
 
 
 def test_members_that_come_and_go_are_seen_and_told() -> None:
