@@ -43,16 +43,10 @@ def command(folder: Path, *words: str) -> list[str]:
     ("shell", "words", "moment"),
     [
         ((), ("archive", "--every", "1 second"), lambda folder: bool(list(folder.glob("out/**/*.parquet")))),
-        (
-            BESIDE,
-            ("archive", "--every", "1 second"),
-            lambda folder: bool(list(folder.glob("out/**/*.parquet"))),
-        ),
-        ((), ("sweep", "--seeds", "4000"), lambda folder: "playing" in (folder / "said").read_text()),
-        ((), ("windows",), lambda folder: "starting Spark" in (folder / "said").read_text()),
+        (BESIDE, ("sweep", "--seeds", "4000"), lambda folder: "playing" in (folder / "said").read_text()),
         (BESIDE, ("windows",), lambda folder: "starting Spark" in (folder / "said").read_text()),
     ],
-    ids=["a stream", "a stream beside", "a batch", "Spark is starting", "Spark is starting beside"],
+    ids=["a stream", "a batch", "Spark is starting"],
 )
 def test_ctrl_c_ends_a_pipeline_with_one_line_and_leaves_nothing(
     tmp_path: Path, shell: tuple[str, ...], words: tuple[str, ...], moment: Callable[[Path], bool]
