@@ -19,7 +19,6 @@ async def a_killed_broker_costs_no_failed_send(
     async with Producer("g", nameserver=nameserver) as producer:
         receipts: list[Receipt] = []
         all_used, killed = asyncio.Event(), asyncio.Event()
-        before = 0
 
         async def worker() -> None:
             after = 0
@@ -30,14 +29,12 @@ async def a_killed_broker_costs_no_failed_send(
                 after += killed.is_set()
 
         async def killer() -> None:
-            nonlocal before
             await all_used.wait()
-            before = len(receipts)  # a busy machine has slow sends of its own
             await kill()
             killed.set()
 
         await asyncio.gather(killer(), *(worker() for _ in range(WORKERS)))
     assert {receipt.status for receipt in receipts} == {"SEND_OK"}
     assert max(receipt.attempts for receipt in receipts) <= 2
-    assert sum(receipt.attempts > 1 for receipt in receipts[before:]) <= WORKERS
+    assert sum(receipt.attempts > 1 for receipt in receipts) <= WORKERS
     assert {receipt.queue.broker_name for receipt in receipts[-WORKERS:]} <= brokers - {victim}
