@@ -13,11 +13,9 @@ from trimtab.cli.shell import NotSoError, Shell, remote
 from trimtab.cli.suggesting import Suggesting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trimtab.client.admin import Admin
     from trimtab.client.admin.dead_letters import FoundLetters
-    from trimtab.client.admin.rows import FoundMessage, QueueRange, ResentMessage, TopicQueues
+    from trimtab.client.admin.rows import FoundMessage, ResentMessage, TopicQueues
 
 
 @click.group(cls=Suggesting)
@@ -116,13 +114,12 @@ def replay(
 ) -> None:
     """Let the group try its dead letters again. They are read and sent a few at a time, however many there are."""
     waiting = shell.ask(lambda admin: _queues_there(admin, name))
-    there = sum(row.max_offset - row.min_offset for row in waiting.queues)
     where = "the topics they came from, for every group" if to_origin else f"group {name}"
     if not dry_run:
-        what = f"{len(ids)} dead letter(s)" if ids else f"{there:,} dead letter(s)"
+        what = f"{len(ids)} dead letter(s)" if ids else f"{waiting.messages:,} dead letter(s)"
         shell.confirm(f"Send {what} again, to {where}?", yes=yes)
     plan = _Replay(group=name, ids=frozenset(ids), to_origin=to_origin, dry_run=dry_run)
-    letters, sent = shell.ask(lambda admin: _replay(shell, admin, plan, waiting.queues))
+    letters, sent = shell.ask(lambda admin: _replay(shell, admin, plan, waiting))
     if not letters and not waiting.failures:
         raise NotSoError(f"group {name!r} has no such dead letters")
     if not shell.print_json({"group": name, "to": where, "letters": letters, "sent": sent}):
@@ -142,17 +139,16 @@ class _Replay:
 
 
 async def _replay(
-    shell: Shell, admin: "Admin", plan: _Replay, queues: "Sequence[QueueRange]"
+    shell: Shell, admin: "Admin", plan: _Replay, waiting: "TopicQueues"
 ) -> "tuple[list[str], list[ResentMessage]]":
     from trimtab.cli.progress import progress_bar
     from trimtab.client.admin.dead_letters import letters_in
     from trimtab.client.admin.letters import origin_of
 
-    there = sum(row.max_offset - row.min_offset for row in queues)
     letters: list[str] = []
     sent: list[ResentMessage] = []
-    with progress_bar("replay", there, is_quiet=shell.as_json) as advance:
-        async with aclosing(letters_in(admin, queues)) as found:
+    with progress_bar("replay", waiting.messages, is_quiet=shell.as_json) as advance:
+        async with aclosing(letters_in(admin, waiting.queues)) as found:
             async for one in found:
                 advance(1)
                 if not plan.wants(one):

@@ -272,7 +272,7 @@ def delete(shell: Shell, name: str, *, yes: bool, dry_run: bool) -> None:
         return await admin.topic_queues(name), await admin.topic_groups(name)
 
     queues, groups = shell.ask(look)
-    messages = sum(row.max_offset - row.min_offset for row in queues.queues)
+    messages = queues.messages
     brokers = sorted({row.broker for row in queues.queues})
     what = (
         f"Topic {name}: {messages:,} message(s) in {len(queues.queues)} queue(s) at {', '.join(brokers)}, consumed by"

@@ -46,7 +46,7 @@ class TopicWatch:
             at_ms=self._clock.wall_ms(),
             route=route,
             queues=sizes,
-            messages=sum(row.max_offset - row.min_offset for row in queues.queues),
+            messages=queues.messages,
             put_per_s=sum(known) if known else None,
             groups=groups.names,
             brokers=shares(rates.rates),

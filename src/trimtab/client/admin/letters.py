@@ -96,7 +96,7 @@ class Letters(ClusterPart):
         rows = [
             DeadLetterGroup(
                 group=topic.removeprefix(DLQ_PREFIX),
-                messages=sum(row.max_offset - row.min_offset for row in found.queues),
+                messages=found.messages,
                 newest_ms=max((row.newest_ms for row in found.queues if row.newest_ms), default=None),
             )
             for topic, found in told.found.items()

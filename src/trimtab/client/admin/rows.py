@@ -97,6 +97,11 @@ class TopicQueues(Row, frozen=True):
     queues: tuple[QueueRange, ...]
     failures: tuple[BrokerFailure, ...] = ()
 
+    @property
+    def messages(self) -> int:
+        """How many lie in them."""
+        return sum(row.max_offset - row.min_offset for row in self.queues)
+
 
 # --- groups -----------------------------------------------------------------------------------------------------
 
