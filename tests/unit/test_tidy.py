@@ -62,7 +62,7 @@ PURE_IMPORTS = {
     "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "dataclasses", "datetime", "difflib", "enum",
     "functools", "hashlib", "heapq", "hmac", "html", "ipaddress", "itertools", "json", "math", "operator", "re", "string",
     "struct", "types", "typing", "zlib",
-    "lz4", "msgspec", "zstandard",
+    "lz4", "msgspec", "zlib_ng", "zstandard",
 }  # fmt: skip
 COLUMNAR_IMPORTS = {"numpy", "pyarrow"}
 COLUMNAR = ("wire.columns",)

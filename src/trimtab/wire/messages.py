@@ -6,11 +6,11 @@ inflating a body can fail. `encode_stored` is the other way, for a broker: the h
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, repeat, starmap
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr, replace
 from trimtab.errors import InvalidMessageError, ProtocolError
 from trimtab.wire import properties as names
 from trimtab.wire.compression import COMPRESSED_FLAG, INFLATED_BYTES_MAX, compression_of, inflate
-from trimtab.wire.hashing import body_crc
+from trimtab.wire.hashing import body_crc, crc32
 from trimtab.wire.hosts import HOST_V4_BYTES, HOST_V6_BYTES, host_text
 from trimtab.wire.ids import offset_message_id
 from trimtab.wire.properties import PROPERTIES_BYTES_MAX
@@ -80,7 +80,9 @@ _unpack_needed = Struct(f">2i 12x q 8x i {8 + HOST_V4_BYTES + 8 + HOST_V4_BYTES 
 _unpack_i32 = Struct(">i").unpack_from
 _pack_head = _HEADS[0].pack
 _pack_u16 = Struct(">H").pack
-"""Heads whose middle, from the system flags to the place of a transaction, is packed already."""
+_pack_i32 = Struct(">i").pack
+_pack_i32x2 = Struct(">2i").pack
+_pack_i64 = Struct(">q").pack
 _ONE_BYTE = [bytes((number,)) for number in range(TOPIC_BYTES_MAX + 1)]
 
 
@@ -390,11 +392,11 @@ def encode_stored_together(
 ) -> list[bytes]:
     """What `encode_stored` gives for each of them, one behind the other from `physical_offset` on.
 
-    Field by field, so that the loops run inside of `map` and `zip` and hardly a line of Python runs once per message.
+    Field by field, so that the loops run inside of `map` and `zip` and hardly a line of Python runs once per message. Those that
+    are all equally long, as they often are, take one call each.
     """
     topic, bodies, properties = messages.topic, messages.bodies, messages.properties
     v6_flags = _v6_flags(messages.born_host, store_host)
-    head = _HEADS[v6_flags]
     if len(topic) <= TOPIC_BYTES_MAX:
         magic, counted_topic = MAGIC_V1, _ONE_BYTE[len(topic)] + topic
     else:
@@ -402,34 +404,97 @@ def encode_stored_together(
     body_sizes, property_sizes = list(map(len, bodies)), list(map(len, properties))
     if max(property_sizes) > PROPERTIES_BYTES_MAX:
         raise _too_many_properties(max(properties, key=len))
-    fixed_bytes = head.size + len(counted_topic) + 2
-    sizes = [fixed_bytes + body + rest for body, rest in zip(body_sizes, property_sizes, strict=True)]
     sys_flags = messages.sys_flags
     if v6_flags or any(sys_flags):
         sys_flags = [flag & ~V6_FLAGS | v6_flags for flag in sys_flags]
+    frame = _Frame(magic, counted_topic, v6_flags, physical_offset, store_timestamp, store_host)
+    are_alike = body_sizes.count(body_sizes[0]) == property_sizes.count(property_sizes[0]) == len(bodies)
+    try:
+        if are_alike:
+            return _encode_alike(messages, queue_offsets, sys_flags, frame)
+        return _encode_unlike(messages, queue_offsets, sys_flags, frame, body_sizes, property_sizes)
+    except struct_error as exc:
+        raise InvalidMessageError(f"a number of a message does not fit its field: {exc}") from exc
+
+
+class _Frame(NamedTuple):
+    """What messages that are stored together have in common, besides what `StorableTogether` says."""
+
+    magic: int
+    counted_topic: bytes
+    v6_flags: int
+    physical_offset: int
+    store_timestamp: int
+    store_host: bytes
+
+
+def _encode_alike(
+    messages: StorableTogether, queue_offsets: Sequence[int], sys_flags: Sequence[int], frame: _Frame
+) -> list[bytes]:
+    bodies, properties, count = messages.bodies, messages.properties, len(messages.bodies)
+    topic_and_length = frame.counted_topic + _pack_u16(len(properties[0]))
+    hosts = messages.born_host + _pack_i64(frame.store_timestamp) + frame.store_host
+    whole = _whole(len(hosts), len(bodies[0]), len(topic_and_length), len(properties[0]))
+    begin, end = frame.physical_offset, frame.physical_offset + count * whole.size
+    return list(
+        map(
+            whole.pack,
+            repeat(_pack_i32x2(whole.size, frame.magic)),
+            [crc32(body) & 0x7FFFFFFF for body in bodies],
+            messages.queue_ids,
+            messages.flags,
+            queue_offsets,
+            range(begin, end, whole.size),
+            sys_flags,
+            messages.born_timestamps,
+            repeat(hosts),
+            messages.reconsume_times,
+            repeat(_pack_i64(0) + _pack_i32(len(bodies[0]))),
+            bodies,
+            repeat(topic_and_length),
+            properties,
+        )
+    )
+
+
+@lru_cache(maxsize=256)
+def _whole(hosts_bytes: int, body_bytes: int, topic_bytes: int, properties_bytes: int) -> Struct:
+    """The layout of whole messages whose parts have these lengths; what is the same in all of them is packed before."""
+    return Struct(f">8s 3i 2q iq {hosts_bytes}s i 12s {body_bytes}s {topic_bytes}s {properties_bytes}s")
+
+
+def _encode_unlike(
+    messages: StorableTogether,
+    queue_offsets: Sequence[int],
+    sys_flags: Sequence[int],
+    frame: _Frame,
+    body_sizes: Sequence[int],
+    property_sizes: Sequence[int],
+) -> list[bytes]:
+    head = _HEADS[frame.v6_flags]
+    fixed_bytes = head.size + len(frame.counted_topic) + 2
+    sizes = [fixed_bytes + body + rest for body, rest in zip(body_sizes, property_sizes, strict=True)]
     heads = map(
         head.pack,
         sizes,
-        repeat(magic),
-        [crc32(body) & 0x7FFFFFFF for body in bodies],
+        repeat(frame.magic),
+        [crc32(body) & 0x7FFFFFFF for body in messages.bodies],
         messages.queue_ids,
         messages.flags,
         queue_offsets,
-        accumulate(sizes, initial=physical_offset),
+        accumulate(sizes, initial=frame.physical_offset),
         sys_flags,
         messages.born_timestamps,
         repeat(messages.born_host),
-        repeat(store_timestamp),
-        repeat(store_host),
+        repeat(frame.store_timestamp),
+        repeat(frame.store_host),
         messages.reconsume_times,
         repeat(0),
         body_sizes,
     )
     counts = map(_pack_u16, property_sizes)
-    try:
-        return list(map(b"".join, zip(heads, bodies, repeat(counted_topic), counts, properties)))
-    except struct_error as exc:
-        raise InvalidMessageError(f"a number of a message does not fit its field: {exc}") from exc
+    pieces = zip(heads, messages.bodies, repeat(frame.counted_topic), counts, messages.properties)
+    return list(map(b"".join, pieces))
 
 
 def _too_many_properties(properties: bytes) -> InvalidMessageError:

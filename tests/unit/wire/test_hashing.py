@@ -1,8 +1,10 @@
 """Java's hashes. The expected numbers come from a JVM."""
 
+import zlib
+
 import pytest
 
-from trimtab.wire.hashing import body_crc, index_key_hash, java_hash, tags_code
+from trimtab.wire.hashing import body_crc, crc32, index_key_hash, java_hash, tags_code
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,13 @@ def test_a_crc_has_no_top_bit() -> None:
     assert body_crc(b"hi") == 1486039724
     assert body_crc(b"") == 0
     assert all(body_crc(bytes((byte,))) < 1 << 31 for byte in range(256))
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 64, 255, 256, 257, 1_024, 70_000])
+def test_checksums_are_those_of_zlib(length: int) -> None:
+    data = bytes(at * 7 % 251 for at in range(length))
+    assert crc32(data) == zlib.crc32(data)
+    assert crc32(memoryview(data)[1:], 0xFFFFFFFF) == zlib.crc32(data[1:], 0xFFFFFFFF)
 
 
 def test_an_index_key_hash_is_never_negative() -> None:

@@ -15,9 +15,9 @@ consumer as one slice.
 
 from struct import Struct, pack, unpack_from
 from typing import NamedTuple
-from zlib import crc32
 
 from trimtab.errors import ProtocolError
+from trimtab.wire.hashing import crc32
 from trimtab.wire.messages import StoredMessage, decode_messages
 
 MAGIC = b"trim"

@@ -5,7 +5,6 @@ Messages get their offsets here, at once; queues and index hear of them only whe
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from zlib import crc32
 
 import msgspec
 
@@ -13,6 +12,7 @@ from trimtab.broker.store.index import KeysOfSome
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Queue, pack_entry
 from trimtab.errors import InvalidMessageError
+from trimtab.wire.hashing import crc32
 from trimtab.wire.messages import Storable, StorableTogether, encode_stored, encode_stored_together
 
 

@@ -9,11 +9,11 @@ searches looks at the messages themselves. Like the queues, the index can be mad
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, pack, unpack_from
 from typing import NamedTuple
-from zlib import crc32
 
 from trimtab.broker.store.errors import StoreDamagedError
 from trimtab.broker.store.handles import Handles
 from trimtab.io.disk import Disk, opened
+from trimtab.wire.hashing import crc32
 
 DIRECTORY = "index"
 BUCKETS = 256

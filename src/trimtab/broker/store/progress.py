@@ -7,9 +7,9 @@ whatever happens on the way, the newest complete one is there, and if that one r
 from enum import Enum
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from trimtab.io.disk import Disk, opened
+from trimtab.wire.hashing import crc32
 
 DIRECTORY = "state"
 

@@ -12,11 +12,11 @@ first sum begins with the queue's own numbers. What lies behind the last checkpo
 from collections.abc import Callable
 from struct import Struct, pack
 from typing import NamedTuple
-from zlib import crc32
 
 from trimtab.broker.store.errors import StoreDamagedError
 from trimtab.broker.store.handles import Handles
 from trimtab.io.disk import Disk, opened
+from trimtab.wire.hashing import crc32
 
 DIRECTORY = "queues"
 BLOCK_ENTRIES = 64

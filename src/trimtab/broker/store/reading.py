@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import accumulate, chain, islice
 from struct import Struct
-from zlib import crc32
 
 import msgspec
 
@@ -20,6 +19,7 @@ from trimtab.broker.store.log import segment_name
 from trimtab.broker.store.parts import Parts
 from trimtab.broker.store.queues import Entry, Queue, first_where
 from trimtab.errors import ProtocolError
+from trimtab.wire.hashing import crc32
 from trimtab.wire.messages import (
     BORN_HOST_V6_FLAG,
     MAGIC_V1,
