@@ -103,9 +103,22 @@ def test_every_field_of_a_stored_message_comes_back(
 
 
 singles = st.tuples(i32, st.binary(max_size=90), property_bytes, i32, i64, i32)
+equally_long = st.tuples(st.integers(0, 90), st.integers(0, 40)).map(
+    lambda sizes: st.tuples(
+        i32, st.binary(min_size=sizes[0], max_size=sizes[0]), st.binary(min_size=sizes[1], max_size=sizes[1]), i32, i64, i32
+    )
+)  # fmt: skip
 
 
-@given(topics, st.tuples(hosts, hosts), st.lists(st.tuples(i32, st.lists(singles, min_size=1, max_size=3)), min_size=1, max_size=3), st.data())  # fmt: skip
+@st.composite
+def queues_of_singles(
+    draw: st.DrawFn,
+) -> list[tuple[int, list[tuple[int, bytes, bytes, int, int, int]]]]:
+    kind = draw(st.one_of(st.just(singles), equally_long))
+    return draw(st.lists(st.tuples(i32, st.lists(kind, min_size=1, max_size=3)), min_size=1, max_size=3))
+
+
+@given(topics, st.tuples(hosts, hosts), queues_of_singles(), st.data())
 def test_messages_that_came_together_are_laid_out_like_single_ones(
     topic: bytes,
     both_hosts: tuple[bytes, bytes],
@@ -202,6 +215,26 @@ entries = st.builds(BatchEntry, st.binary(max_size=60), property_bytes, i32)
 @given(st.lists(entries, max_size=6))
 def test_a_batch_comes_back(batch: list[BatchEntry]) -> None:
     assert decode_batch(encode_batch(batch)) == batch
+
+
+@given(st.binary(max_size=60), st.binary(max_size=40), i32, st.integers(1, 20), st.data())
+def test_a_batch_of_equally_long_messages_comes_back_and_is_judged_like_any_other(
+    body: bytes, properties: bytes, flag: int, count: int, data: st.DataObject
+) -> None:
+    entries = [BatchEntry(bytes(reversed(body)) if at % 2 else body, properties, flag) for at in range(count)]
+    encoded = encode_batch(entries)
+    assert decode_batch(encoded) == entries
+    damaged = bytearray(encoded)
+    damaged[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    # Behind an entry of another length they are split one by one.
+    other = BatchEntry(body + b"!", properties)
+    try:
+        expected = decode_batch(encode_batch([other]) + damaged)
+    except ProtocolError:
+        with pytest.raises(ProtocolError):
+            decode_batch(bytes(damaged))
+    else:
+        assert [other, *decode_batch(bytes(damaged))] == expected
 
 
 @given(st.lists(entries, min_size=1, max_size=4), st.data())

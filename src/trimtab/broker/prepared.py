@@ -3,6 +3,7 @@
 A dictionary, and text, would cost more than everything else that is done with an ordinary message.
 """
 
+from itertools import repeat
 from typing import NamedTuple
 
 import msgspec
@@ -99,7 +100,7 @@ class Preparer:
         return PreparedTogether(
             [before + unique + after for unique in uniques],
             [self._tags_code] * len(uniques),
-            [(unique, *more) for unique in uniques],
+            list(zip(uniques, *map(repeat, more), strict=False)),
         )
 
     def _remember(self, properties: bytes, suffix: bytes, prepared: Prepared) -> None:
