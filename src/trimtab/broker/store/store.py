@@ -172,11 +172,11 @@ class Store:
             self._fresh.drop()
             self._check_room()
             raise
-        grown = self._fresh.written(self._housekeeping.dirty)
-        self._grown = summed(self._grown + grown) if self._grown else grown
         end, checkpoint_bytes = self._log.end, self._settings.checkpoint_bytes
         if self._is_sync or end - self._log.durable >= checkpoint_bytes:
-            self._flusher.request()
+            self._flusher.request()  # first: while the disk works, queues and index take note
+        grown = self._fresh.written(self._housekeeping.dirty)
+        self._grown = summed(self._grown + grown) if self._grown else grown
         if self._log.durable - self._housekeeping.checkpointed >= checkpoint_bytes:
             self._housekeeping.checkpoint()
         return end
