@@ -14,6 +14,9 @@ ENTRY_BYTES_MIN = 22
 BATCH_BYTES_MAX = 4 << 20
 """A stock broker's maxMessageSize."""
 
+_ALIKE_MAX = 4_096
+"""Messages that are split at one go: each takes several small objects for a moment."""
+
 _HEAD = Struct(
     ">5i"
 )  # size, magic, CRC, flag, body length; brokers reckon the CRC themselves and ignore the magic
@@ -99,7 +102,9 @@ def _split_alike(batch: bytes) -> BatchColumns | None:
         return None
     size, _, _, flag, body_bytes = _unpack_head(batch, 0)
     properties_bytes = size - ENTRY_BYTES_MIN - body_bytes
-    if not (0 <= body_bytes <= size and 0 <= properties_bytes <= PROPERTIES_BYTES_MAX) or len(batch) % size:
+    if not (0 <= body_bytes <= size and 0 <= properties_bytes <= PROPERTIES_BYTES_MAX):
+        return None
+    if len(batch) % size or len(batch) // size > _ALIKE_MAX:
         return None
     entries = _entry(body_bytes, properties_bytes).iter_unpack(batch)
     heads, bodies, lengths, properties = map(list, zip(*entries, strict=True))
