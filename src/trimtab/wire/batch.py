@@ -22,7 +22,7 @@ _HEAD = Struct(
 )  # size, magic, CRC, flag, body length; brokers reckon the CRC themselves and ignore the magic
 _HEAD_BYTES = _HEAD.size
 _pack_head = _HEAD.pack
-_unpack_head = _HEAD.unpack_from
+_unpack_head = Struct(">i8x2i").unpack_from  # without magic and CRC
 _pack_length = Struct(">h").pack
 
 
@@ -100,7 +100,7 @@ def _split_alike(batch: bytes) -> BatchColumns | None:
     """If the messages have the same flag and lengths, which many batches have, no line of Python runs once per message."""
     if len(batch) < 2 * ENTRY_BYTES_MIN:
         return None
-    size, _, _, flag, body_bytes = _unpack_head(batch, 0)
+    size, flag, body_bytes = _unpack_head(batch, 0)
     properties_bytes = size - ENTRY_BYTES_MIN - body_bytes
     if not (0 <= body_bytes <= size and 0 <= properties_bytes <= PROPERTIES_BYTES_MAX):
         return None
@@ -129,7 +129,7 @@ def _split_one_by_one(batch: bytes) -> BatchColumns:
     while start < batch_end:
         if batch_end - start < ENTRY_BYTES_MIN:
             raise _damage(batch, start)
-        size, _, _, flag, body_bytes = _unpack_head(batch, start)
+        size, flag, body_bytes = _unpack_head(batch, start)
         end = start + size
         body_at = start + _HEAD_BYTES
         properties_at = body_at + body_bytes + 2
