@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.pipeline_remote import remote_session
 from trimtab.cli.pipeline_spark import spark_session
 from trimtab.cli.printing import print_json, print_table
 from trimtab.errors import TrimtabError
@@ -60,18 +61,14 @@ class Job:
                 raise TrimtabError(_reason(str(error))) from error
 
     def _session(self) -> "SparkSession":
-        from trimtab.spark import register, session
+        from trimtab.spark import session
 
         self.say(f"starting Spark at {self.remote or self.master}")
-        if self.remote is None:
-            local = session(self.master, app=f"trimtab-{self.name}")
-            local.sparkContext.setLogLevel("FATAL")  # what fails is said below, in one sentence
-            return local
-        from pyspark.sql import SparkSession
-
-        there = SparkSession.builder.remote(self.remote).getOrCreate()
-        register(there)
-        return there
+        if self.remote is not None:
+            return remote_session(self.remote)
+        local = session(self.master, app=f"trimtab-{self.name}")
+        local.sparkContext.setLogLevel("FATAL")  # what fails is said below, in one sentence
+        return local
 
     @contextmanager
     def cluster(self, sample: Sample) -> Iterator[dict[str, str]]:
