@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from trimtab.broker.shapes import Shape, shape_of
 from trimtab.broker.store.reading import keys_of
 from trimtab.wire.hashing import tags_code
 from trimtab.wire.properties import TAGS, decode_text, find_property
@@ -40,6 +41,7 @@ class Preparer:
         "_before",
         "_length",
         "_more_keys",
+        "_shape",
         "_stored_after",
         "_stored_before",
         "_suffix",
@@ -51,6 +53,7 @@ class Preparer:
         self._before = self._after = self._stored_before = self._stored_after = self._suffix = b""
         self._tags_code = 0
         self._more_keys: tuple[bytes, ...] = ()
+        self._shape: Shape | None = None
 
     def prepare(self, properties: bytes, suffix: bytes) -> Prepared:
         """As the function does."""
@@ -72,8 +75,10 @@ class Preparer:
         return prepared
 
     def prepare_together(self, properties: list[bytes], suffix: bytes) -> PreparedTogether:
-        """As `prepare` does for each: at one go if they differ in the unique key alone, which is as long in all of them."""
+        """As `prepare` does for each: at one go if they differ in some values alone, each as long in all of them."""
         together = self._alike(properties, suffix)
+        if together is None and len(properties) > 1:
+            together = self._of_one_shape(properties, suffix)
         if together is None:
             prepared = [self.prepare(one, suffix) for one in properties]
             together = PreparedTogether(
@@ -103,11 +108,28 @@ class Preparer:
             list(zip(uniques, *map(repeat, more), strict=False)),
         )
 
+    def _of_one_shape(self, properties: list[bytes], suffix: bytes) -> PreparedTogether | None:
+        """None unless all of them look like the last that had a shape, or else like the first two of themselves."""
+        first = prepare(properties[0], suffix)
+        values = None if self._shape is None else self._shape.values_in(properties, suffix)
+        if values is None:
+            shape = shape_of(properties[0], properties[1], suffix, first.properties)
+            values = None if shape is None else shape.values_in(properties, suffix)
+            self._shape = shape or self._shape
+        if self._shape is None or values is None:
+            return None
+        return PreparedTogether(
+            self._shape.stored(values),
+            [first.tags_code] * len(properties),
+            [(unique, *first.keys[1:]) for unique in values[self._shape.unique_at]],
+        )
+
     def _remember(self, properties: bytes, suffix: bytes, prepared: Prepared) -> None:
         self._length = -1
         unique = prepared.keys[0] if prepared.keys else b""
         pair = _UNIQ_KEY + unique
-        if not unique or properties.count(_UNIQ_KEY) != 1 or prepared.properties.count(pair) != 1:
+        counts = properties.count(_UNIQ_KEY), properties.count(pair), prepared.properties.count(pair)
+        if not unique or counts != (1, 1, 1):
             return  # not a common case, and not one in which it is clear where the key stands
         at, stored_at = (
             properties.find(pair) + len(_UNIQ_KEY),

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.broker.prepared import Preparer, prepare
+from trimtab.broker.shapes import shape_of
 from trimtab.broker.store import keys_of
 from trimtab.wire.hashing import tags_code
 from trimtab.wire.properties import decode_properties, decode_text, find_property
@@ -67,3 +68,49 @@ def test_several_are_prepared_as_each_of_them(before: list[bytes], sent: list[by
     assert together.properties == [one.properties for one in singly]
     assert together.tags_codes == [one.tags_code for one in singly]
     assert together.keys == [one.keys for one in singly]
+
+
+stamped = st.builds(
+    lambda unique, stamp, tag, keys, order: b"\x02".join(
+        [b"UNIQ_KEY\x01" + unique, b"SPARK_ROW\x01" + stamp, b"TAGS\x01" + tag, b"KEYS\x01" + keys][::order]
+    ),
+    st.sampled_from([b"U1", b"U2", b"U\x02", b"U\x01"]),
+    st.sampled_from([b"s1", b"s2", b"s\x02", b"s\x01", b"\x02TAGS\x01a", b"U1"]),
+    st.sampled_from([b"red", b"ray"]),
+    st.sampled_from([b"k l", b"l k", b"k"]),
+    st.sampled_from([1, -1]),
+)
+suffixes = st.sampled_from([CLUSTER, b"\x02SPARK_ROW\x01s1" + CLUSTER, b"\x02UNIQ_KEY\x01U1" + CLUSTER])
+
+
+def told(preparer: Preparer, sent: list[bytes], suffix: bytes) -> list[tuple[bytes, int, tuple[bytes, ...]]]:
+    together = preparer.prepare_together(sent, suffix)
+    return list(zip(*together, strict=True))
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.one_of(stamped, usual, odd), min_size=1, max_size=5), suffixes), max_size=4
+    )
+)
+def test_several_that_differ_in_more_than_one_value_are_prepared_as_each_of_them(
+    batches: list[tuple[list[bytes], bytes]],
+) -> None:
+    preparer = Preparer()
+    for sent, suffix in batches:
+        singly = [prepare(one, suffix) for one in sent]
+        assert told(preparer, sent, suffix) == [(one.properties, one.tags_code, one.keys) for one in singly]
+
+
+def test_rows_of_spark_have_one_shape() -> None:
+    rows = [
+        b"UNIQ_KEY\x01%04d\x02WAIT\x01true\x02SPARK_ROW\x01q:1:%04d\x02TAGS\x01t" % (at, 9 * at)
+        for at in range(5)
+    ]
+    stored = prepare(rows[0], CLUSTER).properties
+    shape = shape_of(rows[0], rows[1], CLUSTER, stored)
+    assert shape is not None
+    values = shape.values_in(rows, CLUSTER)
+    assert values is not None
+    assert values[shape.unique_at] == [b"%04d" % at for at in range(5)]
+    assert shape.stored(values) == [prepare(row, CLUSTER).properties for row in rows]
