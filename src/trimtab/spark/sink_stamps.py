@@ -7,7 +7,7 @@ the same are alike in everything, so it does not matter which one is the first. 
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,15 @@ import pyarrow as pa
 from trimtab.wire.columns.arrays import memory
 
 DIGEST_BYTES = 12
-REMEMBERED_MAX = 500_000
-"""Rows that are counted in a dictionary; those before them lie sorted, in 12 bytes each."""
-_NOTHING: Any = np.empty(0, np.uint64)
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 class Stamps:
     """The stamps of one task's rows; `prefix` names query, batch and task."""
 
-    def __init__(self, prefix: str, remembered_max: int = REMEMBERED_MAX) -> None:
+    def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._counts = Occurrences(remembered_max)
+        self._counts = Occurrences()
 
     def of(self, contents: Iterable[bytes]) -> Any:
         """One for each row, from all that it holds, as Arrow's strings."""
@@ -53,51 +50,74 @@ class Stamps:
 
 
 class Occurrences:
-    """How often a number came before; exact, in memory that grows by few bytes a number."""
+    """How often a number came before; exact, in 12 bytes a number.
 
-    def __init__(self, recent_max: int) -> None:
-        self._recent_max = recent_max
-        self._recent: dict[int, int] = {}
-        self._numbers = _NOTHING
-        self._times: Any = np.empty(0, np.uint32)
+    What was added lies in sorted runs, each about twice as long as the next: a number is looked for in few of them, and is seldom
+    moved. A number that is in several of them has its count in the last one.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[_Run] = []
 
     def add_all(self, numbers: Any) -> dict[int, int]:
         """By place in `numbers`, how often each came before that; only those that did."""
-        listed = numbers.tolist()
-        new = dict.fromkeys(listed, 1)
-        if len(new) == len(listed) and self._recent.keys().isdisjoint(new) and not self._has_older(numbers):
-            self._recent.update(new)
-            self._keep_small()
+        ordered = np.sort(numbers)
+        is_new = not (ordered[1:] == ordered[:-1]).any() and not any(run.has_any(ordered) for run in self._runs)
+        if is_new:
+            self._keep(_Run(ordered))
             return {}
-        return {at: times for at, number in enumerate(listed) if (times := self.add(number))}
+        return self._count(numbers.tolist())
 
-    def add(self, number: int) -> int:
-        """How often it came before this time."""
-        times = self._recent.get(number)
-        if times is None:
-            times = self._older(number)
-            self._keep_small()
-        self._recent[number] = times + 1
-        return times
+    def _count(self, numbers: list[int]) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        again = {}
+        for at, number in enumerate(numbers):
+            times = counts.get(number)
+            if times is None:
+                times = self._times(number)
+            counts[number] = times + 1
+            if times:
+                again[at] = times
+        keys = np.fromiter(counts, np.uint64, len(counts))
+        order = np.argsort(keys)
+        self._keep(_Run(keys[order], np.fromiter(counts.values(), np.uint32, len(counts))[order]))
+        return again
 
-    def _has_older(self, numbers: Any) -> bool:
-        if not len(self._numbers):
-            return False
-        at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        return bool((self._numbers[at] == numbers).any())
+    def _times(self, number: int) -> int:
+        found = (run.times_of(number) for run in reversed(self._runs))
+        return next(filter(None, found), 0)
 
-    def _older(self, number: int) -> int:
-        if not len(self._numbers):
+    def _keep(self, run: "_Run") -> None:
+        while self._runs and len(self._runs[-1].numbers) <= 2 * len(run.numbers):
+            run = self._runs.pop().followed_by(run)
+        self._runs.append(run)
+
+
+class _Run(NamedTuple):
+    """Different numbers in order, and how often each came up to then: without `times` once, and in no run before it."""
+
+    numbers: Any
+    times: Any | None = None
+
+    def has_any(self, ordered: Any) -> bool:
+        at = np.minimum(np.searchsorted(self.numbers, ordered), len(self.numbers) - 1)
+        return bool((self.numbers[at] == ordered).any())
+
+    def times_of(self, number: int) -> int:
+        at = int(np.searchsorted(self.numbers, np.uint64(number)))
+        if at == len(self.numbers) or self.numbers[at] != number:
             return 0
-        at = int(np.searchsorted(self._numbers, np.uint64(number)))
-        return int(self._times[at]) if at < len(self._numbers) and self._numbers[at] == number else 0
+        return 1 if self.times is None else int(self.times[at])
 
-    def _keep_small(self) -> None:
-        """What is recent counts more than what is older of the same number, and so comes first."""
-        if len(self._recent) < self._recent_max:
-            return
-        recent = np.fromiter(self._recent, np.uint64, len(self._recent))
-        times = np.fromiter(self._recent.values(), np.uint32, len(self._recent))
-        self._numbers, first = np.unique(np.concatenate([recent, self._numbers]), return_index=True)
-        self._times = np.concatenate([times, self._times])[first]
-        self._recent = {}
+    def followed_by(self, later: "_Run") -> "_Run":
+        """Both as one; of a number that is in both the later count is the true one, and `unique` keeps what comes first."""
+        numbers = np.concatenate([later.numbers, self.numbers])
+        if self.times is None and later.times is None:
+            numbers.sort(kind="stable")  # which merges what is in order already
+            return _Run(numbers)
+        times = np.concatenate([later._counted(), self._counted()])
+        numbers, first = np.unique(numbers, return_index=True)
+        return _Run(numbers, times[first])
+
+    def _counted(self) -> Any:
+        return np.ones(len(self.numbers), np.uint32) if self.times is None else self.times

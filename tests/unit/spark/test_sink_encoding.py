@@ -1,6 +1,7 @@
 """Rows as messages on the wire, without Spark and without a broker."""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_a_batch_body_holds_what_the_rows_say() -> None:
 
 
 def stamps_of(rows: list[dict[str, Any]], columns: SinkColumns, batch_rows: int) -> list[str]:
-    stamps = Stamps("q:0:0:", remembered_max=3)
+    stamps = Stamps("q:0:0:")
     found = []
     for at in range(0, len(rows), batch_rows):
         part = rows[at : at + batch_rows]
@@ -131,14 +132,15 @@ def test_a_row_with_an_id_of_its_own_is_known_by_that_alone() -> None:
         encoded(columns, {"body": ["x"], "rowId": pa.array([None], pa.string())}, stamps=Stamps("q"))
 
 
-@given(st.lists(st.integers(0, 9)), st.integers(1, 4))
-def test_occurrences_are_counted_exactly_however_few_are_remembered(
-    numbers: list[int], recent_max: int
-) -> None:
-    counts = Occurrences(recent_max)
-    assert [counts.add(number) for number in numbers] == [
-        numbers[:at].count(number) for at, number in enumerate(numbers)
-    ]
+@given(st.lists(st.lists(st.integers(0, 19), min_size=1, max_size=6)))
+def test_occurrences_are_counted_exactly_however_they_come(batches: list[list[int]]) -> None:
+    counts = Occurrences()
+    before: Counter[int] = Counter()
+    for batch in batches:
+        again = counts.add_all(np.array(batch, np.uint64))
+        for at, number in enumerate(batch):
+            assert again.get(at, 0) == before[number]
+            before[number] += 1
 
 
 def test_a_slice_of_a_larger_batch_is_encoded_as_itself() -> None:
