@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from trimtab.errors import SettingsError
-from trimtab.spark.sink_encoding import STAMP
+from trimtab.spark.sink_stamps import STAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

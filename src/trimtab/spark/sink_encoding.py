@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_columns import SinkColumns
-from trimtab.spark.sink_stamps import Stamps
+from trimtab.spark.sink_stamps import STAMP, Stamps
 from trimtab.wire import properties as names
 from trimtab.wire.batch import ENTRY_BYTES_MIN
 from trimtab.wire.properties import PROPERTIES_BYTES_MAX, RESERVED
@@ -22,8 +22,6 @@ from trimtab.wire.properties import PROPERTIES_BYTES_MAX, RESERVED
 pc: Any = pyarrow.compute
 """The stubs tell kinds of arrays apart that only a run can know."""
 
-STAMP = "SPARK_ROW"
-"""The property that tells a row from all others. A replay writes the same again: see `sink_stamps`."""
 ROW_ID = "id:"
 """Before the id that a row brought along."""
 SHARDING_KEY = names.SHARDING_KEY
@@ -68,13 +66,13 @@ def encode_rows(
     first_row: int,
     ids: Callable[[int], Any],
 ) -> EncodedRows:
-    """`ids` gives so many message ids."""
+    """`ids` gives the properties of so many rows that hold their message ids."""
     rows = _Rows(batch, columns, first_row)
     bodies = rows.bodies()
     said = rows.properties(tag)
-    own = [_pair(names.UNIQ_KEY, ids(batch.num_rows)), pa.scalar(b"WAIT\x01true")]
+    own = [ids(batch.num_rows)]
     if stamps is not None:
-        own.append(_pair(STAMP, rows.stamps(stamps, said)))
+        own.append(rows.stamps(stamps, said))
     properties = rows.joined([*own, *said])
     flags = rows.flags()
     return EncodedRows(
@@ -183,7 +181,7 @@ class _Rows:
             own = self.required(columns.row_id, "rowId")
             assert own is not None, "the column is there"
             self._refuse_separators(own, "rowId")
-            return pc.binary_join_element_wise(pa.scalar(ROW_ID), own, "")
+            return _pair(STAMP, pc.binary_join_element_wise(pa.scalar(ROW_ID), own, ""))
         where = (columns.topic, columns.broker_name, columns.queue_id, columns.partition, columns.flag)
         places = [self._batch.column(name).cast(pa.string()).cast(pa.binary()) for name in where if name]
         bodies: Any = self._batch.column(columns.body).cast(pa.binary())
@@ -197,7 +195,11 @@ class _Rows:
 
     def joined(self, parts: list[Any]) -> Any:
         """Texts of properties as the wire has them."""
-        joined = pc.binary_join_element_wise(*parts, _PAIR_END, null_handling="skip")
+        joined = (
+            parts[0]
+            if len(parts) == 1
+            else pc.binary_join_element_wise(*parts, _PAIR_END, null_handling="skip")
+        )
         self._refuse_any(
             pc.greater(pc.binary_length(joined), PROPERTIES_BYTES_MAX),
             f"has properties of more than {PROPERTIES_BYTES_MAX} bytes",

@@ -12,8 +12,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from trimtab.client.identity import unique_ids
 from trimtab.client.routes import Route
 from trimtab.client.session import Session
@@ -25,11 +23,13 @@ from trimtab.spark.options import SinkOptions
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_encoding import EncodedRows
 from trimtab.spark.sink_loads import Load, loads_of, topics_of
+from trimtab.spark.sink_texts import counted
 from trimtab.wire.bodies import HeartbeatData
 from trimtab.wire.codes import LanguageCode, RequestCode, Version
 from trimtab.wire.compression import Compression, compress
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.send import SendMessageV2
+from trimtab.wire.properties import UNIQ_KEY
 from trimtab.wire.resources import DEFAULT_TOPIC
 
 _log = logging.getLogger(__name__)
@@ -83,8 +83,9 @@ class RowSender:
         return self._room.taken
 
     def ids(self, count: int) -> Any:
-        """So many new message ids."""
-        return pa.array(self._ids.several(count, self._clock.wall_ms()), pa.string())
+        """The properties of so many rows that hold their new message ids."""
+        head, counts = self._ids.parts_of_several(count, self._clock.wall_ms())
+        return counted(f"{UNIQ_KEY}\x01{head}", counts)
 
     async def send(self, rows: EncodedRows) -> None:
         """Puts rows on their way; comes back when there is room for more."""

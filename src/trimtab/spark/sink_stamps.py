@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trimtab.wire.columns.arrays import memory
+from trimtab.spark.sink_texts import HEX, begun_alike
 
+STAMP = "SPARK_ROW"
+"""The property that tells a row from all others. A replay writes the same again."""
 DIGEST_BYTES = 12
-_HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 
 
 class Stamps:
@@ -26,27 +27,17 @@ class Stamps:
         self._counts = Occurrences()
 
     def of(self, contents: Iterable[bytes]) -> Any:
-        """One for each row, from all that it holds, as Arrow's strings."""
+        """The property of each row, from all that it holds."""
         hashes = b"".join([sha256(content).digest() for content in contents])
         digests = np.frombuffer(hashes, np.uint8).reshape(-1, sha256().digest_size)[:, :DIGEST_BYTES]
-        stamps = self._written(digests)
+        stamps = begun_alike(f"{STAMP}\x01{self._prefix}", HEX[digests])
         again = self._counts.add_all(np.ascontiguousarray(digests[:, :8]).view(np.uint64)[:, 0])
         if not again:
             return stamps
         texts = stamps.to_pylist()
         for row, before in again.items():
-            texts[row] = f"{texts[row]}:{before}"
-        return pa.array(texts, pa.string())
-
-    def _written(self, digests: Any) -> Any:
-        """Prefix and digest of every row, which all have one length."""
-        prefix = np.frombuffer(self._prefix.encode(), np.uint8)
-        texts = np.empty((len(digests), len(prefix) + 2 * DIGEST_BYTES), np.uint8)
-        texts[:, : len(prefix)] = prefix
-        texts[:, len(prefix) :] = _HEX[digests].view(np.uint8)
-        borders = np.arange(len(texts) + 1, dtype=np.int32) * texts.shape[1]
-        buffers = [None, memory(borders), memory(texts)]
-        return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+            texts[row] = b"%b:%d" % (texts[row], before)
+        return pa.array(texts, pa.binary())
 
 
 class Occurrences:
@@ -62,7 +53,9 @@ class Occurrences:
     def add_all(self, numbers: Any) -> dict[int, int]:
         """By place in `numbers`, how often each came before that; only those that did."""
         ordered = np.sort(numbers)
-        is_new = not (ordered[1:] == ordered[:-1]).any() and not any(run.has_any(ordered) for run in self._runs)
+        is_new = not (ordered[1:] == ordered[:-1]).any() and not any(
+            run.has_any(ordered) for run in self._runs
+        )
         if is_new:
             self._keep(_Run(ordered))
             return {}
@@ -115,9 +108,9 @@ class _Run(NamedTuple):
         if self.times is None and later.times is None:
             numbers.sort(kind="stable")  # which merges what is in order already
             return _Run(numbers)
-        times = np.concatenate([later._counted(), self._counted()])
+        times = np.concatenate([later.each_counted(), self.each_counted()])
         numbers, first = np.unique(numbers, return_index=True)
         return _Run(numbers, times[first])
 
-    def _counted(self) -> Any:
+    def each_counted(self) -> Any:
         return np.ones(len(self.numbers), np.uint32) if self.times is None else self.times

@@ -76,14 +76,16 @@ class UniqueIds:
 
     def several(self, number: int, now_ms: int) -> list[str]:
         """New ids, of which the same is true."""
+        head, counts = self.parts_of_several(number, now_ms)
+        digits = _HEX
+        return [f"{head}{digits[counted >> 8 & 0xFF]}{digits[counted & 0xFF]}" for counted in counts]
+
+    def parts_of_several(self, number: int, now_ms: int) -> tuple[str, list[int]]:
+        """New ids, not yet written: how all of them begin, and the numbers whose lower sixteen bits end them, in four digits."""
         head_ms, head = self._head
         if head_ms != now_ms:
             head = self._begin(now_ms)
-        digits = _HEX
-        return [
-            f"{head}{digits[counted >> 8 & 0xFF]}{digits[counted & 0xFF]}"
-            for counted in islice(self._counts, number)
-        ]
+        return head, list(islice(self._counts, number))
 
     def _begin(self, now_ms: int) -> str:
         if self._begins_ms is None or now_ms >= self._ends_ms:

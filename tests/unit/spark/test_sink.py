@@ -31,8 +31,9 @@ from trimtab.spark.options import sink_options
 from trimtab.spark.problems import OptionError, SinkSchemaError, SinkWriteError
 from trimtab.spark.sink import StreamWriter, Written
 from trimtab.spark.sink_columns import SinkColumns
-from trimtab.spark.sink_encoding import STAMP, encode_rows
+from trimtab.spark.sink_encoding import encode_rows
 from trimtab.spark.sink_sending import RowSender
+from trimtab.spark.sink_stamps import STAMP
 from trimtab.testing import BlockingCluster, Cluster
 from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode, Version
 from trimtab.wire.commands import Command

@@ -17,9 +17,10 @@ from trimtab.model import MessageQueue
 from trimtab.spark.options import SinkOptions, sink_options
 from trimtab.spark.problems import SinkSchemaError, SinkWriteError
 from trimtab.spark.sink_columns import SinkColumns, sink_columns
-from trimtab.spark.sink_encoding import STAMP, EncodedRows, encode_rows
+from trimtab.spark.sink_encoding import EncodedRows, encode_rows
 from trimtab.spark.sink_loads import Load, loads_of
-from trimtab.spark.sink_stamps import Occurrences, Stamps
+from trimtab.spark.sink_stamps import STAMP, Occurrences, Stamps
+from trimtab.spark.sink_texts import counted
 from trimtab.wire.batch import decode_batch
 from trimtab.wire.bodies import BrokerData, QueueData, TopicRouteData
 from trimtab.wire.hashing import java_hash
@@ -35,9 +36,11 @@ def options(**more: str) -> SinkOptions:
 def encoded(columns: SinkColumns, data: dict[str, Any], **more: Any) -> EncodedRows:
     batch = pa.RecordBatch.from_pydict(data)
     given: dict[str, Any] = {"tag": None, "stamps": None, "first_row": 0, **more}
-    return encode_rows(
-        batch, columns, ids=lambda count: pa.array([f"ID{at}" for at in range(count)]), **given
-    )
+    return encode_rows(batch, columns, ids=ids, **given)
+
+
+def ids(count: int) -> Any:
+    return pa.array([b"UNIQ_KEY\x01ID%d" % at for at in range(count)])
 
 
 def route(topic: str, queues: int = 4) -> Route:
@@ -85,9 +88,9 @@ def test_a_batch_body_holds_what_the_rows_say() -> None:
     assert len(set(stamps)) == 3
     assert all(stamp.startswith("q:3:0:") for stamp in stamps)
     assert found == [
-        {"UNIQ_KEY": "ID0", "WAIT": "true", "TAGS": "eu", "KEYS": "k1 k2", "n": "1"},
-        {"UNIQ_KEY": "ID1", "WAIT": "true"},
-        {"UNIQ_KEY": "ID2", "WAIT": "true", "Grüße": "🚀"},
+        {"UNIQ_KEY": "ID0", "TAGS": "eu", "KEYS": "k1 k2", "n": "1"},
+        {"UNIQ_KEY": "ID1"},
+        {"UNIQ_KEY": "ID2", "Grüße": "🚀"},
     ]
 
 
@@ -143,6 +146,11 @@ def test_occurrences_are_counted_exactly_however_they_come(batches: list[list[in
             before[number] += 1
 
 
+@given(st.lists(st.integers(0, 1 << 40), min_size=1), st.text("0123456789ABCDEF"))
+def test_ids_are_written_as_message_ids_are(counts: list[int], head: str) -> None:
+    assert counted(head, counts).to_pylist() == [f"{head}{count & 0xFFFF:04X}".encode() for count in counts]
+
+
 def test_a_slice_of_a_larger_batch_is_encoded_as_itself() -> None:
     table = pa.RecordBatch.from_pydict({
         "body": [b"a", b"b", b"c"],
@@ -150,9 +158,7 @@ def test_a_slice_of_a_larger_batch_is_encoded_as_itself() -> None:
         "keys": ["x", "y", "z"],
     })  # fmt: skip
     columns = SinkColumns(body="body", properties="properties", keys="keys")
-    rows = encode_rows(
-        table.slice(1, 2), columns, tag="T", stamps=None, first_row=0, ids=lambda n: pa.array(["I"] * n)
-    )
+    rows = encode_rows(table.slice(1, 2), columns, tag="T", stamps=None, first_row=0, ids=ids)
     assert [(p["n"], p["KEYS"], p["TAGS"]) for p in properties_of(rows)] == [("1", "y", "T"), ("2", "z", "T")]
     (load,) = loads_of(rows, options(), route)
     assert [entry.body for entry in decode_batch(bytes(load.body))] == [b"b", b"c"]

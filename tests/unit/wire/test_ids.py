@@ -91,6 +91,14 @@ def test_several_ids_are_those_that_one_by_one_would_give() -> None:
     assert given == [same.next(now_ms) for _ in range(302)] + [same.next(now_ms + 1) for _ in range(2)]
 
 
+def test_the_parts_of_several_ids_make_the_same_ids() -> None:
+    now_ms = ms(2024, 5, 3)
+    ids, same = UniqueIds(IP, 1, 2, month_in("UTC")), UniqueIds(IP, 1, 2, month_in("UTC"))
+    head, counts = ids.parts_of_several(300, now_ms)
+    assert [f"{head}{count & 0xFFFF:04X}" for count in counts] == same.several(300, now_ms)
+    assert ids.next(now_ms) == same.next(now_ms)
+
+
 def test_the_month_begins_in_local_time() -> None:
     now_ms = ms(2024, 5, 1, 0, 30, zone="Asia/Shanghai")
     assert (
