@@ -6,7 +6,7 @@ the same are alike in everything, so it does not matter which one is the first. 
 """
 
 from collections.abc import Iterable
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +28,8 @@ class Stamps:
 
     def of(self, contents: Iterable[bytes]) -> Any:
         """The property of each row, from all that it holds."""
-        hashes = b"".join([sha256(content).digest() for content in contents])
-        digests = np.frombuffer(hashes, np.uint8).reshape(-1, sha256().digest_size)[:, :DIGEST_BYTES]
+        hashes = b"".join([blake2b(content, digest_size=DIGEST_BYTES).digest() for content in contents])
+        digests = np.frombuffer(hashes, np.uint8).reshape(-1, DIGEST_BYTES)
         stamps = begun_alike(f"{STAMP}\x01{self._prefix}", HEX[digests])
         again = self._counts.add_all(np.ascontiguousarray(digests[:, :8]).view(np.uint64)[:, 0])
         if not again:
