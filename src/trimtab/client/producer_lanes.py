@@ -31,7 +31,7 @@ from trimtab.errors import (
 from trimtab.io.connection import PeerConnection
 from trimtab.model import MessageQueue, Receipt
 from trimtab.settings import Sending
-from trimtab.wire.batch import BATCH_BYTES_MAX, batch_pieces
+from trimtab.wire.batch import batch_pieces, columns_of
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 from trimtab.wire.headers.send import SendMessageV2
@@ -250,10 +250,11 @@ class Lanes:
     def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
         first = load[0]
         if len(load) == 1:
-            code, body, properties = first.code, [first.body], first.properties.decode()
+            body = [first.body]
+            code, properties = first.code, first.properties.decode()
             body_bytes, is_batch = len(first.body), bool(first.batch_ids)
         else:
-            body, body_bytes = batch_pieces(load, BATCH_BYTES_MAX)
+            body, body_bytes = batch_pieces(columns_of(load))
             code, properties, is_batch = _BATCH, "WAIT\x01true", True
         if self._session.credentials is not None:
             header = self._header(lane.queue, first, properties, is_batch=is_batch)

@@ -1,16 +1,17 @@
 """From what a user sends to what leaves: checked, with its id, its properties laid out, its body compressed if large."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from trimtab.client.checks import check_batch, check_body, properties_of
+from trimtab.client.checks import check_batch, check_body
 from trimtab.client.lanes import Parcel
 from trimtab.client.namespaces import with_namespace
+from trimtab.client.producer_properties import BEGIN, properties_of, properties_of_each
 from trimtab.errors import InvalidMessageError
 from trimtab.io.clock import Clock
 from trimtab.model import Message
 from trimtab.settings import Sending
 from trimtab.wire import properties as names
-from trimtab.wire.batch import ENTRY_BYTES_MIN, BatchEntry, encode_batch
+from trimtab.wire.batch import ENTRY_BYTES_MIN, PIECES_EACH, BatchColumns, batch_pieces
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.compression import Compression, compress
 from trimtab.wire.ids import UniqueIds
@@ -21,9 +22,15 @@ _BATCH_PROPERTIES = b"WAIT\x01true"
 IDS_TOGETHER_MAX = 1_000
 """Of ids that are given at one moment no two are equal as long as they are fewer than 65,536."""
 
+KINDS_MAX = 1_000
+KIND_CHARACTERS_MAX = 500
+
 
 class Packer:
-    """Makes parcels. Whatever is wrong with a message is found here, before anything is sent."""
+    """Makes parcels. Whatever is wrong with a message is found here, before anything is sent.
+
+    Most messages are plain: nothing but a topic, a tag and a body. What those of one topic and tag have in common is laid out once.
+    """
 
     def __init__(self, sending: Sending, namespace: str | None, clock: Clock, ids: UniqueIds) -> None:
         self._bytes_max = sending.message_bytes_max
@@ -36,6 +43,7 @@ class Packer:
         self._compression = (
             None if sending.compression == "none" else Compression[sending.compression.upper()]
         )
+        self._kinds: dict[tuple[str, str | None], tuple[str, str, bool]] = {}
         # What every message of a namespace carries.
         self._extra = "" if namespace is None else f"\x02{names.INSTANCE_ID}\x01{namespace}"
 
@@ -45,9 +53,35 @@ class Packer:
 
     def pack(self, message: Message, *, extra: str = "") -> Parcel:
         """A parcel of one message; `extra` are further properties, each with its separator in front."""
-        body, topic = message.body, message.topic
+        body = message.body
         if type(body) is not bytes or not 0 < len(body) <= self._bytes_max:
             check_body(message, self._bytes_max)
+        if (
+            extra or message.keys or message.properties or message.delay_level
+            or message.deliver_at_ms is not None or len(body) >= self._compress_from_bytes
+        ):  # fmt: skip
+            return self._pack_odd(message, extra)
+        try:
+            topic, tail, is_batchable = self._kinds[message.topic, message.tag]
+        except (KeyError, TypeError):
+            return self._pack_first(message)
+        born_ms = self._wall_ms()
+        unique_id = self._next_id(born_ms)
+        properties = f"{BEGIN}{unique_id}{tail}".encode()
+        return Parcel(topic, body, properties, message.flag, message, unique_id, born_ms, 0, is_batchable)
+
+    def _pack_first(self, message: Message) -> Parcel:
+        """The first plain message with this topic and tag; those that follow have all but body and id in common with it."""
+        parcel = self._pack_odd(message, "")
+        tail = parcel.properties.decode()[len(BEGIN) + len(parcel.unique_id) :]
+        if len(message.topic) + len(tail) <= KIND_CHARACTERS_MAX:
+            if len(self._kinds) >= KINDS_MAX:
+                self._kinds.clear()
+            self._kinds[message.topic, message.tag] = parcel.topic, tail, parcel.is_batchable
+        return parcel
+
+    def _pack_odd(self, message: Message, extra: str) -> Parcel:
+        body, topic = message.body, message.topic
         born_ms = self._wall_ms()
         unique_id = self._next_id(born_ms)
         properties = properties_of(message, unique_id, self._extra + extra)
@@ -92,52 +126,53 @@ class Packer:
         """Parcels of explicit batches: one, or with `split` as many as the limit of a message asks for."""
         check_batch(messages)
         bytes_max = self._bytes_max
+        bodies = self._bodies(messages, bytes_max - ENTRY_BYTES_MIN)
         unique_ids = self._unique_ids(len(messages))
-        entries = self._entries(messages, unique_ids, bytes_max - ENTRY_BYTES_MIN)
-        sizes = [ENTRY_BYTES_MIN + len(entry.body) + len(entry.properties) for entry in entries]
-        if not split and sum(sizes) > bytes_max:
+        properties = properties_of_each(messages, unique_ids, self._extra)
+        columns = BatchColumns(bodies, properties, [message.flag for message in messages])
+        pieces, total = batch_pieces(columns)
+        if total <= bytes_max:
+            return [self._parcel(messages, unique_ids, pieces)]
+        if not split:
             raise InvalidMessageError(
-                f"the batch of {len(messages)} messages takes {sum(sizes)} bytes, at most {bytes_max} are allowed; send fewer at"
+                f"the batch of {len(messages)} messages takes {total} bytes, at most {bytes_max} are allowed; send fewer at"
                 " once, or let split=True make several batches of them"
             )
-        born_ms = self._wall_ms()
-        parcels = []
-        for begin, end in cuts(sizes, bytes_max):
-            parcels.append(
-                Parcel(
-                    self.topic(messages[begin]),
-                    encode_batch(entries[begin:end], batch_bytes_max=bytes_max),
-                    _BATCH_PROPERTIES,
-                    0,
-                    messages[begin],
-                    unique_ids[begin],
-                    born_ms,
-                    is_batchable=False,
-                    code=RequestCode.SEND_BATCH_MESSAGE,
-                    batch_ids=tuple(unique_ids[begin:end]),
-                    batch=tuple(messages[begin:end]),
-                )
+        sizes = [sum(map(len, pieces[at : at + PIECES_EACH])) for at in range(0, len(pieces), PIECES_EACH)]
+        return [
+            self._parcel(
+                messages[begin:end], unique_ids[begin:end], pieces[begin * PIECES_EACH : end * PIECES_EACH]
             )
-        return parcels
+            for begin, end in cuts(sizes, bytes_max)
+        ]
+
+    def _parcel(self, messages: Sequence[Message], unique_ids: Sequence[str], pieces: list[bytes]) -> Parcel:
+        return Parcel(
+            self.topic(messages[0]),
+            b"".join(pieces),
+            _BATCH_PROPERTIES,
+            0,
+            messages[0],
+            unique_ids[0],
+            self._wall_ms(),
+            is_batchable=False,
+            code=RequestCode.SEND_BATCH_MESSAGE,
+            batch_ids=tuple(unique_ids),
+            batch=tuple(messages),
+        )
+
+    def _bodies(self, messages: Sequence[Message], bytes_max: int) -> list[bytes]:
+        bodies = [message.body for message in messages]
+        if [body for body in bodies if type(body) is not bytes or not 0 < len(body) <= bytes_max]:
+            for message in messages:
+                check_body(message, bytes_max)
+        return bodies
 
     def _unique_ids(self, number: int) -> list[str]:
         given: list[str] = []
         while len(given) < number:
             given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._wall_ms())
         return given
-
-    def _entries(
-        self, messages: Sequence[Message], unique_ids: Iterable[str], body_bytes_max: int
-    ) -> list[BatchEntry]:
-        extra = self._extra
-        entries: list[BatchEntry] = []
-        for message, unique_id in zip(messages, unique_ids, strict=True):
-            body = message.body
-            if type(body) is not bytes or not 0 < len(body) <= body_bytes_max:
-                check_body(message, body_bytes_max)
-            properties = properties_of(message, unique_id, extra)
-            entries.append(BatchEntry(body, properties, message.flag))
-        return entries
 
 
 def cuts(sizes: Sequence[int], bytes_max: int) -> list[tuple[int, int]]:

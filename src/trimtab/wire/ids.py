@@ -77,8 +77,12 @@ class UniqueIds:
     def several(self, number: int, now_ms: int) -> list[str]:
         """New ids, of which the same is true."""
         head, counts = self.parts_of_several(number, now_ms)
-        digits = _HEX
-        return [f"{head}{digits[counted >> 8 & 0xFF]}{digits[counted & 0xFF]}" for counted in counts]
+        given: list[str] = []
+        while len(given) < number:
+            high, low = divmod(counts[len(given)] & 0xFFFF, 256)
+            begin = head + _HEX[high]
+            given += [begin + digits for digits in _HEX[low : low + number - len(given)]]
+        return given
 
     def parts_of_several(self, number: int, now_ms: int) -> tuple[str, list[int]]:
         """New ids, not yet written: how all of them begin, and the numbers whose lower sixteen bits end them, in four digits."""

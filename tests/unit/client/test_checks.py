@@ -2,7 +2,8 @@
 
 import pytest
 
-from trimtab.client.checks import check_body, check_group, check_topic, properties_of
+from trimtab.client.checks import check_body, check_group, check_topic
+from trimtab.client.producer_properties import properties_of
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Message
 from trimtab.wire.properties import decode_properties

@@ -1,0 +1,74 @@
+"""Properties as they travel: those of many messages are those of each, whatever was laid out once for all."""
+
+import pytest
+
+from trimtab.client.identity import unique_ids
+from trimtab.client.producer_packing import KINDS_MAX, Packer
+from trimtab.client.producer_properties import properties_of, properties_of_each
+from trimtab.errors import InvalidMessageError
+from trimtab.io.chance import seeded_chance
+from trimtab.io.clock import SystemClock
+from trimtab.model import Message
+from trimtab.settings import Sending
+
+PLAIN = [
+    Message("T", b"x"),
+    Message("T", b"x", tag="A"),
+    Message("T", b"x", tag="Ä"),
+    Message("T", b"x", tag="A"),
+]
+ODD = Message("T", b"x", tag="A", keys=("k1", "k2"), properties={"own": "value"})
+
+
+@pytest.mark.parametrize("messages", [PLAIN, [*PLAIN, ODD], [ODD], []])
+@pytest.mark.parametrize("extra", ["", "\x02INSTANCE_ID\x01ns"])
+def test_the_properties_of_a_batch_are_those_of_each_message(messages: list[Message], extra: str) -> None:
+    ids = [f"ID{number}" for number in range(len(messages))]
+    assert properties_of_each(messages, ids, extra) == [
+        properties_of(message, unique_id, extra) for message, unique_id in zip(messages, ids, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("tag", ["", " ", "a\x01b", "a\x02b", "\ud800", "x" * 32_768])
+def test_a_bad_tag_in_a_batch_is_refused(tag: str) -> None:
+    with pytest.raises(InvalidMessageError):
+        properties_of_each([Message("T", b"x", tag="good"), Message("T", b"x", tag=tag)], ["ID0", "ID1"])
+
+
+def packer(namespace: str | None = None) -> Packer:
+    clock = SystemClock()
+    return Packer(Sending(), namespace, clock, unique_ids(clock, seeded_chance()))
+
+
+@pytest.mark.parametrize("namespace", [None, "ns"])
+def test_a_second_message_of_a_kind_is_packed_like_the_first(namespace: str | None) -> None:
+    pack = packer(namespace).pack
+    extra = "" if namespace is None else "\x02INSTANCE_ID\x01ns"
+    for message in [*PLAIN, ODD, Message("%RETRY%g", b"x")] * 2:
+        parcel = pack(message)
+        assert parcel.properties == properties_of(message, parcel.unique_id, extra)
+        assert parcel.topic == (message.topic if namespace is None else parcel.topic)
+        assert parcel.is_batchable == (message.topic == "T")
+        assert (parcel.body, parcel.flag, parcel.message) == (message.body, message.flag, message)
+
+
+def test_kinds_of_messages_are_told_apart() -> None:
+    pack = packer().pack
+    assert pack(Message("T", b"x", tag="A")).topic == pack(Message("T", b"y", tag="B")).topic == "T"
+    assert pack(Message("U", b"x", tag="A")).topic == "U"
+    assert b"TAGS\x01B" in pack(Message("T", b"x", tag="B")).properties
+    assert b"TAGS" not in pack(Message("T", b"x")).properties
+
+
+def test_more_kinds_than_are_remembered_are_packed_all_the_same() -> None:
+    pack = packer().pack
+    for number in [*range(KINDS_MAX + 2), 0]:
+        assert pack(Message("T", b"x", tag=f"t{number}")).properties.endswith(b"TAGS\x01t%d" % number)
+
+
+@pytest.mark.parametrize("tag", [["unhashable"], 5, "", "\x01", "x" * 32_768])
+def test_a_bad_tag_is_refused_however_often(tag: str) -> None:
+    pack = packer().pack
+    for _ in range(2):
+        with pytest.raises(InvalidMessageError):
+            pack(Message("T", b"x", tag=tag))
