@@ -3,7 +3,6 @@
 A dictionary, and text, would cost more than everything else that is done with an ordinary message.
 """
 
-from itertools import repeat
 from typing import NamedTuple
 
 import msgspec
@@ -76,9 +75,7 @@ class Preparer:
 
     def prepare_together(self, properties: list[bytes], suffix: bytes) -> PreparedTogether:
         """As `prepare` does for each: at one go if they differ in some values alone, each as long in all of them."""
-        together = self._alike(properties, suffix)
-        if together is None and len(properties) > 1:
-            together = self._of_one_shape(properties, suffix)
+        together = self._of_one_shape(properties, suffix) if len(properties) > 1 else None
         if together is None:
             prepared = [self.prepare(one, suffix) for one in properties]
             together = PreparedTogether(
@@ -88,40 +85,20 @@ class Preparer:
             )
         return together
 
-    def _alike(self, properties: list[bytes], suffix: bytes) -> PreparedTogether | None:
-        """None unless all of them look like those that are remembered."""
-        if suffix != self._suffix or set(map(len, properties)) != {self._length}:
-            return None
-        before, after = self._before, self._after
-        unique_at = slice(len(before), self._length - len(after))
-        uniques = [one[unique_at] for one in properties]
-        # All are equally long, so that comparing them end to end compares each with its counterpart.
-        if (
-            b"\x02" in b"".join(uniques)
-            or b"".join(properties) != before + (after + before).join(uniques) + after
-        ):
-            return None
-        before, after, more = self._stored_before, self._stored_after, self._more_keys
-        return PreparedTogether(
-            [before + unique + after for unique in uniques],
-            [self._tags_code] * len(uniques),
-            list(zip(uniques, *map(repeat, more), strict=False)),
-        )
-
     def _of_one_shape(self, properties: list[bytes], suffix: bytes) -> PreparedTogether | None:
-        """None unless all of them look like the last that had a shape, or else like the first two of themselves."""
+        """None unless all of them look like the last that had a shape, or else like the first and the last of themselves."""
         first = prepare(properties[0], suffix)
         values = None if self._shape is None else self._shape.values_in(properties, suffix)
         if values is None:
-            shape = shape_of(properties[0], properties[1], suffix, first.properties)
+            shape = shape_of(properties[0], properties[-1], suffix, first.properties)
             values = None if shape is None else shape.values_in(properties, suffix)
             self._shape = shape or self._shape
         if self._shape is None or values is None:
             return None
         return PreparedTogether(
             self._shape.stored(values),
-            [first.tags_code] * len(properties),
-            [(unique, *first.keys[1:]) for unique in values[self._shape.unique_at]],
+            self._shape.tags_codes(values, first.tags_code),
+            self._shape.keys(values, first.keys),
         )
 
     def _remember(self, properties: bytes, suffix: bytes, prepared: Prepared) -> None:

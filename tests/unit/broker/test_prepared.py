@@ -112,5 +112,25 @@ def test_rows_of_spark_have_one_shape() -> None:
     assert shape is not None
     values = shape.values_in(rows, CLUSTER)
     assert values is not None
-    assert values[shape.unique_at] == [b"%04d" % at for at in range(5)]
+    assert values[shape.names.index(b"UNIQ_KEY")] == [b"%04d" % at for at in range(5)]
     assert shape.stored(values) == [prepare(row, CLUSTER).properties for row in rows]
+
+
+def test_messages_with_a_key_and_a_tag_each_have_one_shape() -> None:
+    rows = [b"KEYS\x01o-%d x\x02UNIQ_KEY\x01%04d\x02TAGS\x01t%d" % (at, at, at) for at in range(5)]
+    first = prepare(rows[0], CLUSTER)
+    shape = shape_of(rows[0], rows[-1], CLUSTER, first.properties)
+    assert shape is not None
+    values = shape.values_in(rows, CLUSTER)
+    assert values is not None
+    singly = [prepare(row, CLUSTER) for row in rows]
+    assert shape.stored(values) == [one.properties for one in singly]
+    assert shape.keys(values, first.keys) == [one.keys for one in singly]
+    assert shape.tags_codes(values, first.tags_code) == [one.tags_code for one in singly]
+
+
+def test_a_tag_of_the_whole_batch_goes_before_one_that_differs() -> None:
+    suffix = b"\x02TAGS\x01of all" + CLUSTER
+    rows = [b"UNIQ_KEY\x01%04d\x02TAGS\x01t%d" % (at, at) for at in range(5)]
+    assert shape_of(rows[0], rows[-1], suffix, prepare(rows[0], suffix).properties) is None
+    assert len(set(Preparer().prepare_together(rows, suffix).tags_codes)) == 1
