@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.property.test_messages import stored_messages
 from trimtab.errors import ProtocolError
 from trimtab.wire.columns import COLUMNS, SCHEMA, decode_columns
-from trimtab.wire.messages import StoredMessage, decode_messages
+from trimtab.wire.messages import Storable, StoredMessage, decode_messages, encode_stored
 
 TIMES = {"born_timestamp", "store_timestamp"}
 bodies = st.lists(stored_messages(), max_size=6)
@@ -43,6 +43,40 @@ def test_columns_equal_objects(messages: list[bytes]) -> None:
     batch = decode_columns(body)
     assert batch.schema == SCHEMA
     assert_same(batch, decode_messages(body))
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[bytes]:
+    """Messages whose properties have the same names in the same places; now and then one has not."""
+    property_names = draw(
+        st.lists(st.sampled_from([b"UNIQ_KEY", b"TAGS", b"KEYS", b"n", b"m", b""]), max_size=4)
+    )
+    values = st.sampled_from([b"ab", b"a ", b"\x01b", b"\x02b", b"\xc3\xa9", b"\xff\xff", b"  "])
+    rows = draw(st.lists(st.lists(values, min_size=4, max_size=4), min_size=1, max_size=5))
+    properties = [b"\x02".join(map(b"\x01".join, zip(property_names, row, strict=False))) for row in rows]
+    has_stranger = draw(st.booleans())
+    if has_stranger:
+        properties[-1] = properties[-1].replace(
+            b"n\x01", draw(st.sampled_from([b"m\x01", b"\x01n", b"n\x02"]))
+        )
+    return [
+        encode_stored(
+            Storable(
+                topic=b"t", body=b"b" * at, properties=one, queue_id=0, born_timestamp=0, born_host=bytes(8)
+            ),
+            at,
+            at,
+            0,
+            bytes(8),
+        )
+        for at, one in enumerate(properties)
+    ]
+
+
+@given(alike())
+def test_columns_of_messages_that_look_alike_equal_objects(messages: list[bytes]) -> None:
+    body = b"".join(messages)
+    assert_same(decode_columns(body), decode_messages(body))
 
 
 @given(st.lists(bodies, max_size=4))
