@@ -7,7 +7,7 @@ cannot be part of a batch (delayed, compressed, half of a transaction, for a ret
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol, TypeAlias
@@ -44,7 +44,10 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     is_batchable: bool = True
     code: int = RequestCode.SEND_MESSAGE_V2
     batch_ids: tuple[str, ...] = ()
-    """The ids of an explicit batch's messages; the body then is the whole batch."""
+    """The ids of an explicit batch's messages."""
+    pieces: Sequence[bytes] = ()
+    """The body of an explicit batch, which is put together in the request and nowhere else: it may be large."""
+    pieces_bytes: int = 0
     batch: tuple[Message, ...] = ()
     """The messages of an explicit batch."""
     deadline: float = 0.0
@@ -58,6 +61,11 @@ class Parcel(msgspec.Struct, gc=False, eq=False):
     answer: asyncio.Future[Outcome] | None = None
     is_withdrawn: bool = False
     """Its send was cancelled before it left."""
+
+    @property
+    def body_bytes(self) -> int:
+        """How long its body is, or that of the whole batch."""
+        return self.pieces_bytes or len(self.body)
 
     @property
     def is_waited_for(self) -> bool:

@@ -88,7 +88,7 @@ class Delivery:
         """
         loop = self._loop
         deadline = loop.time() + self._send_s
-        size = len(parcel.body)
+        size = parcel.body_bytes
         room = self._room
         if not room.take_now(size):
             await room.take(size, None if is_patient else deadline)

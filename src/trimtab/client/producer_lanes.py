@@ -250,9 +250,9 @@ class Lanes:
     def _frame(self, lane: Lane, load: list[Parcel], opaque: int, flag: int = 0) -> bytes:
         first = load[0]
         if len(load) == 1:
-            body = [first.body]
+            body = first.pieces or (first.body,)
             code, properties = first.code, first.properties.decode()
-            body_bytes, is_batch = len(first.body), bool(first.batch_ids)
+            body_bytes, is_batch = first.body_bytes, bool(first.batch_ids)
         else:
             body, body_bytes = batch_pieces(columns_of(load))
             code, properties, is_batch = _BATCH, "WAIT\x01true", True

@@ -132,7 +132,7 @@ class Packer:
         columns = BatchColumns(bodies, properties, [message.flag for message in messages])
         pieces, total = batch_pieces(columns)
         if total <= bytes_max:
-            return [self._parcel(messages, unique_ids, pieces)]
+            return [self._parcel(messages, unique_ids, pieces, total)]
         if not split:
             raise InvalidMessageError(
                 f"the batch of {len(messages)} messages takes {total} bytes, at most {bytes_max} are allowed; send fewer at"
@@ -141,15 +141,20 @@ class Packer:
         sizes = [sum(map(len, pieces[at : at + PIECES_EACH])) for at in range(0, len(pieces), PIECES_EACH)]
         return [
             self._parcel(
-                messages[begin:end], unique_ids[begin:end], pieces[begin * PIECES_EACH : end * PIECES_EACH]
+                messages[begin:end],
+                unique_ids[begin:end],
+                pieces[begin * PIECES_EACH : end * PIECES_EACH],
+                sum(sizes[begin:end]),
             )
             for begin, end in cuts(sizes, bytes_max)
         ]
 
-    def _parcel(self, messages: Sequence[Message], unique_ids: Sequence[str], pieces: list[bytes]) -> Parcel:
+    def _parcel(
+        self, messages: Sequence[Message], unique_ids: Sequence[str], pieces: list[bytes], pieces_bytes: int
+    ) -> Parcel:
         return Parcel(
             self.topic(messages[0]),
-            b"".join(pieces),
+            b"",
             _BATCH_PROPERTIES,
             0,
             messages[0],
@@ -158,6 +163,8 @@ class Packer:
             is_batchable=False,
             code=RequestCode.SEND_BATCH_MESSAGE,
             batch_ids=tuple(unique_ids),
+            pieces=pieces,
+            pieces_bytes=pieces_bytes,
             batch=tuple(messages),
         )
 

@@ -1,4 +1,4 @@
-"""Properties as they travel: those of many messages are those of each, whatever was laid out once for all."""
+"""Messages as they leave: what was laid out once for many of them is what each would have got alone."""
 
 import pytest
 
@@ -10,6 +10,7 @@ from trimtab.io.chance import seeded_chance
 from trimtab.io.clock import SystemClock
 from trimtab.model import Message
 from trimtab.settings import Sending
+from trimtab.wire.batch import decode_batch
 
 PLAIN = [
     Message("T", b"x"),
@@ -35,9 +36,11 @@ def test_a_bad_tag_in_a_batch_is_refused(tag: str) -> None:
         properties_of_each([Message("T", b"x", tag="good"), Message("T", b"x", tag=tag)], ["ID0", "ID1"])
 
 
-def packer(namespace: str | None = None) -> Packer:
+def packer(namespace: str | None = None, message_bytes_max: int = 4 << 20) -> Packer:
     clock = SystemClock()
-    return Packer(Sending(), namespace, clock, unique_ids(clock, seeded_chance()))
+    return Packer(
+        Sending(message_bytes_max=message_bytes_max), namespace, clock, unique_ids(clock, seeded_chance())
+    )
 
 
 @pytest.mark.parametrize("namespace", [None, "ns"])
@@ -72,3 +75,17 @@ def test_a_bad_tag_is_refused_however_often(tag: str) -> None:
     for _ in range(2):
         with pytest.raises(InvalidMessageError):
             pack(Message("T", b"x", tag=tag))
+
+
+def test_an_explicit_batch_knows_its_length_whole_and_split() -> None:
+    messages = [Message("T", bytes(100 + number), tag="A", flag=number) for number in range(20)]
+    (whole,) = packer().pack_batch(messages, split=False)
+    parts = packer(message_bytes_max=1_000).pack_batch(messages, split=True)
+    assert len(parts) > 2
+    for parcel in [whole, *parts]:
+        batch = b"".join(parcel.pieces)
+        assert parcel.body_bytes == len(batch)
+        assert [entry.body for entry in decode_batch(batch)] == [message.body for message in parcel.batch]
+        assert [entry.flag for entry in decode_batch(batch)] == [message.flag for message in parcel.batch]
+    assert [message for parcel in parts for message in parcel.batch] == messages
+    assert all(parcel.body_bytes <= 1_000 for parcel in parts)
