@@ -225,7 +225,8 @@ class PeerConnection(asyncio.Protocol):
         """Writes what was sent in this turn of the loop now; without it, that happens at the turn's end."""
         out, self._out = self._out, []
         if out and self.is_open and self._transport is not None:
-            self._transport.writelines(out)
+            # Not writelines(): in Python 3.12.0 and 3.13.0 it never calls pause_writing, and senders would not be held back.
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _give_up(self, failure: Exception) -> None:
         self.is_open = False
