@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final
 
+from trimtab.balance.marks import Marks
 from trimtab.model import MessageQueue
 
 WAITS_AFTER_MS: Final = 3_000
@@ -37,7 +38,7 @@ class Holders:
         self._unheld_ms: dict[MessageQueue, int] = {}
         """Since when nobody holds a queue, of those that nobody does."""
         self._owed: set[MessageQueue] = set()
-        self._asked: set[MessageQueue] = set()
+        self._asked = Marks()
         """What this member asked for in this life: a lease in its name on another queue is from a former one, and its own."""
         self._counted: AbstractSet[str] = frozenset()
         self._known: Mapping[MessageQueue, str] | None = None
@@ -88,7 +89,7 @@ class Holders:
             self._last.pop(gone, None)
             self._unheld_ms.pop(gone, None)
         self._owed &= there
-        self._asked &= there
+        self._asked = Marks(queues, self._asked)
         self._known = None
 
     def on_told(self, told: Told, mine: Iterable[MessageQueue], now_ms: int) -> None:
@@ -116,12 +117,12 @@ class Holders:
             for queue in self._unheld_ms
             if (last := self._last.get(queue)) in counted and (last not in present or queue in self._owed)
         }
-        if owed != self._owed or counted != self._counted:
+        if owed != self._owed or (counted is not self._counted and counted != self._counted):
             self._owed, self._counted, self._known = owed, counted, None
 
-    def asked(self, queue: MessageQueue) -> None:
-        """The queue's lease is asked for: one in this member's name is no longer from a former life."""
-        self._asked.add(queue)
+    def asked(self, queues: Iterable[MessageQueue]) -> None:
+        """Their leases are asked for: one in this member's name is no longer from a former life."""
+        self._asked.add(queues)
 
     def took(self, queue: MessageQueue) -> None:
         """The queue is this member's own."""

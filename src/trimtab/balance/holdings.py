@@ -1,7 +1,8 @@
-"""The queues that a leased member has to do with, and how far each is on its way. PURE."""
+"""The queues whose lease a member has, and how far each is on its way. PURE."""
 
 import enum
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +14,6 @@ from trimtab.model import MessageQueue
 class Phase(enum.Enum):
     """Where a queue is on its way to this member or away from it."""
 
-    ASKING = "asking"
     STARTING = "starting"
     HELD = "held"
     RECHECKING = "rechecking"
@@ -63,6 +63,41 @@ class Holding:
 class Holdings(dict[MessageQueue, Holding]):
     """By queue, in the order in which they came."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.brokers: dict[str, int] = {}
+        """How many queues each broker has of them, of those that have any."""
+
+    def __setitem__(self, queue: MessageQueue, holding: Holding) -> None:
+        if queue not in self:
+            self.brokers[queue.broker_name] = self.brokers.get(queue.broker_name, 0) + 1
+        super().__setitem__(queue, holding)
+
+    def __delitem__(self, queue: MessageQueue) -> None:
+        super().__delitem__(queue)
+        self.brokers[queue.broker_name] -= 1
+        if not self.brokers[queue.broker_name]:
+            del self.brokers[queue.broker_name]
+
+    def by_broker(self, brokers: Iterable[str]) -> dict[str, list[MessageQueue]]:
+        """The queues of these brokers."""
+        wanted = frozenset(brokers)
+        found: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in self:
+            if queue.broker_name in wanted:
+                found[queue.broker_name].append(queue)
+        return found
+
+    def next_ms(self, drain_ms_max: int) -> int:
+        """When something is to be done about one of them, if nothing happens meanwhile."""
+        next_ms = NEVER_MS
+        for holding in self.values():
+            # Nearly all are so; whoever drives the machine asks after every event.
+            is_usual = holding.phase is Phase.HELD and not holding.is_fenced
+            at_ms = holding.grant.until_ms if is_usual else holding.next_ms(drain_ms_max)
+            next_ms = min(next_ms, at_ms)
+        return next_ms
+
     def in_phase(self, *phases: Phase) -> Iterator[MessageQueue]:
         """The queues that are so far."""
         return (queue for queue, holding in self.items() if holding.phase in phases)
@@ -75,15 +110,6 @@ class Holdings(dict[MessageQueue, Holding]):
         """Those that are this member's and not on their way out."""
         return list(self.in_phase(Phase.HELD, Phase.STARTING, Phase.RECHECKING))
 
-    def asking(self) -> int:
-        """How many are asked for now."""
-        return sum(holding.phase is Phase.ASKING for holding in self.values())
-
-    def has(self, queue: MessageQueue) -> bool:
-        """Whether it is, or was until it is given up, this member's."""
-        holding = self.get(queue)
-        return holding is not None and holding.phase is not Phase.ASKING
-
     def waiting_for(self, question: Question, queue: MessageQueue) -> Holding | None:
         """The queue's holding, if it still waits for the answer to this very question."""
         holding = self.get(queue)
@@ -91,6 +117,4 @@ class Holdings(dict[MessageQueue, Holding]):
 
     def topics_in_motion(self) -> set[str]:
         """Topics of which some queue is on its way to this member or away from it."""
-        return {
-            queue.topic for queue, holding in self.items() if holding.phase not in (Phase.ASKING, Phase.HELD)
-        }
+        return {queue.topic for queue, holding in self.items() if holding.phase is not Phase.HELD}

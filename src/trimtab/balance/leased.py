@@ -10,10 +10,11 @@ harm: a queue is with nobody for a moment, never with two. `trust.py` says how l
 that is gone may be ended. `may_hand_out` is asked before every single message.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Final
 
+from trimtab.balance.asking import Asking
 from trimtab.balance.fitting import Fitting
 from trimtab.balance.holders import Holders, Told
 from trimtab.balance.holdings import LEAVING, MAY_COMMIT, Holding, Holdings, Phase
@@ -87,6 +88,7 @@ class LeasedRebalance:
         self._turns = Turns(measure_every_ms)
         self._may_move = False
         self._holdings = Holdings()
+        self._asking = Asking()
         self._sweeps = Sweeps()
         self._unlocks = Unlocks()
         self._questions = Questions()
@@ -98,13 +100,14 @@ class LeasedRebalance:
 
     def __repr__(self) -> str:
         phases = [holding.phase.value for holding in self._holdings.values()]
+        phases += ["asking"] * len(self._asking)
         counts = ", ".join(f"{phase}={phases.count(phase)}" for phase in dict.fromkeys(phases))
         return f"<LeasedRebalance {self.group} {self.client_id} {counts or 'nothing'}>"
 
     # --- what is so -------------------------------------------------------------------------------------------
 
     def holding(self, queue: MessageQueue) -> Holding | None:
-        """The queue's state, if it has any."""
+        """The queue's state, from its grant on until it is given up or lost."""
         return self._holdings.get(queue)
 
     def held(self, topic: str | None = None) -> tuple[MessageQueue, ...]:
@@ -131,7 +134,7 @@ class LeasedRebalance:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held and nothing is on its way."""
-        return not self._holdings and not self._unlocks.queues
+        return not (self._holdings or self._asking or self._unlocks.queues)
 
     # --- views ------------------------------------------------------------------------------------------------
 
@@ -152,12 +155,13 @@ class LeasedRebalance:
         before = self._queues, self._peers.counted
         self._queues = {topic: tuple(found) for topic, found in queues.items()}
         if self._queues != before[0]:
-            self._all_queues = tuple(queue for found in self._queues.values() for queue in found)
+            self._all_queues = _one_behind_the_other(self._queues.values())
             self._holders.on_queues(self._all_queues)
+            self._sweeps.on_queues(self._all_queues)
             self._measuring.on_queues(frozenset(self._all_queues))
         change = self._peers.on_seen(members, stable, now_ms)
-        self._holders.on_told(holders or {}, self._holdings, now_ms)
-        self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
+        self._holders.on_told(holders or {}, chain(self._holdings, self._asking), now_ms)
+        self._holders.on_members(self._peers.present, self._peers.counted_names)
         effects: list[LeasedEffect] = []
         if before != (self._queues, self._peers.counted):
             self._group_moves(now_ms, cause or change or "the queues changed")
@@ -188,8 +192,8 @@ class LeasedRebalance:
     ) -> list[LeasedEffect]:
         """How far the group and its queues have come, and who holds what, as brokers and members told it after `sent_ms`."""
         self._measuring.on_answer(question, ends, now_ms)
-        self._holders.on_told(holders, self._holdings, now_ms)
-        self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
+        self._holders.on_told(holders, chain(self._holdings, self._asking), now_ms)
+        self._holders.on_members(self._peers.present, self._peers.counted_names)
         self._may_move = self._turns.may_move(sent_ms)
         effects = self._act(now_ms)
         self._may_move = False
@@ -219,7 +223,7 @@ class LeasedRebalance:
         effects += self._measures(now_ms)
         effects += self._turns_end(now_ms)
         if self._peers.on_tick(now_ms):
-            self._holders.on_members(self._peers.present, frozenset(self._peers.counted))
+            self._holders.on_members(self._peers.present, self._peers.counted_names)
             self._sweeps.on_motion(now_ms)
             self._cause = "a member did not come back"
         if self._sweeps.is_due(now_ms):
@@ -230,15 +234,10 @@ class LeasedRebalance:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
         times = [self._sweeps.due_ms, self._peers.next_ms(), self._unlocks.next_ms()]
         times += [self._measuring.next_ms(self._holders.look_again_ms), self._turns.next_ms() or NEVER_MS]
-        times += [
-            self._questions.due_ms(LookAtMembers, broker, now_ms) for broker in self._absences.brokers()
-        ]
-        brokers: dict[str, None] = {}
-        for queue, holding in self._holdings.items():
-            if holding.phase is not Phase.ASKING:
-                brokers[queue.broker_name] = None
-                times.append(holding.next_ms(self._drain_ms_max))
-        for broker in brokers if not self._has_left else ():
+        times.append(self._holdings.next_ms(self._drain_ms_max))
+        for broker in self._absences.brokers():
+            times.append(self._questions.due_ms(LookAtMembers, broker, now_ms))
+        for broker in self._holdings.brokers if not self._has_left else ():
             due_ms = self._questions.due_ms(Renew, broker, now_ms)
             times.append(max(due_ms, self.trust.may_ask_ms(broker)))
         return max(now_ms, min(times))
@@ -252,7 +251,9 @@ class LeasedRebalance:
     @property
     def is_drained(self) -> bool:
         """Whether no handler is at work any more."""
-        return all(holding.phase is Phase.COMMITTING for holding in self._holdings.values())
+        return not self._asking and all(
+            holding.phase is Phase.COMMITTING for holding in self._holdings.values()
+        )
 
     def on_farewell(self) -> None:
         """The brokers list this member no longer: nothing is renewed, so what is held ends by itself before others may end it."""
@@ -293,7 +294,7 @@ class LeasedRebalance:
                 members=self._peers.counted,
                 held=frozenset(held),
                 holders=self._holders.known(now_ms),
-                refused=frozenset(self._sweeps.refused),
+                refused=self._sweeps.refused.as_now(),
                 waiting=self._holders.waiting(now_ms),
                 loads=self._measuring.loads,
                 may_move=self._may_move,
@@ -301,17 +302,16 @@ class LeasedRebalance:
         )
 
     def _acquire(self, plan: Plan, now_ms: int) -> list[LeasedEffect]:
-        def may_ask(broker: str) -> bool:
-            return not self._questions.is_open(Acquire, broker) and self.trust.may_ask(broker, now_ms)
-
-        taken = (self._holdings, self._unlocks)
-        chosen = self._sweeps.choose(plan, self._holdings.asking(), may_ask, taken, now_ms)
+        brokers = [
+            name for name in self.trust.may_be_asked(now_ms) if not self._questions.is_open(Acquire, name)
+        ]
+        taken = self._holdings.keys() | self._unlocks.queues
+        chosen = self._sweeps.choose(plan, len(self._asking), brokers, taken, now_ms)
         effects: list[LeasedEffect] = []
         for broker, asked in chosen.items():
             question = self._questions.ask(Acquire(broker, tuple(asked)), now_ms)
-            for queue in asked:
-                self._holdings[queue] = Holding(queue, Phase.ASKING, now_ms, question, cause=self._cause)
-                self._holders.asked(queue)
+            self._asking.ask(question, now_ms, self._cause)
+            self._holders.asked(question.queues)
             effects.append(question)
         return effects
 
@@ -328,19 +328,18 @@ class LeasedRebalance:
     ) -> list[LeasedEffect]:
         """What the broker granted of what was asked for at `sent_ms`, and the epochs of these leases, if it has such."""
         self._questions.on_answered(question)
-        granted_now = set(granted)
+        asked, granted_now = self._asking.answered(question), set(granted)
+        if asked is None:
+            return self._act(now_ms)
         surplus: list[MessageQueue] = []
         effects: list[LeasedEffect] = []
         room = self._room(now_ms)
-        for queue in question.queues:
-            holding = self._holdings.waiting_for(question, queue)
-            if holding is None:
-                continue
-            del self._holdings[queue]
-            if queue not in granted_now:
-                self._sweeps.refused.add(queue)
-            elif room > 0 and self.trust.on_granted(queue, sent_ms):
+        self._sweeps.refused.add(question.queues)
+        self._sweeps.refused.discard(granted_now)
+        for queue in [queue for queue in question.queues if queue in granted_now] if granted_now else ():
+            if room > 0 and self.trust.on_granted(queue, sent_ms):
                 room -= 1
+                holding = Holding(queue, Phase.STARTING, asked.since_ms, cause=asked.cause)
                 holding.epoch, holding.grant = epochs.get(queue), self.trust.grant(queue)
                 effects.append(self._begin(holding))
             else:
@@ -352,10 +351,8 @@ class LeasedRebalance:
     def _acquire_failed(self, question: Acquire, now_ms: int, *, may_be_granted: bool) -> list[LeasedEffect]:
         """Nobody knows what was granted: it is given back, or it would be with nobody until the lease ends."""
         self._questions.on_answered(question)
-        strays = [queue for queue in question.queues if self._holdings.waiting_for(question, queue)]
-        for queue in strays:
-            del self._holdings[queue]
-        self._sweeps.refused.update(strays)
+        strays = question.queues if self._asking.answered(question) is not None else ()
+        self._sweeps.refused.add(strays)
         unlock = (
             [self._unlocks.tell(question.broker_name, strays, now_ms)] if strays and may_be_granted else []
         )
@@ -385,7 +382,7 @@ class LeasedRebalance:
         if offset < 0:
             self._forget(holding)
             self._holders.left(holding.queue, now_ms)
-            self._sweeps.refused.add(holding.queue)
+            self._sweeps.refused.add([holding.queue])
             return [self._unlocks.tell(holding.queue.broker_name, [holding.queue], now_ms)]
         took_ms = now_ms - holding.since_ms
         holding.phase, holding.asked, holding.since_ms = Phase.HELD, None, now_ms
@@ -491,16 +488,13 @@ class LeasedRebalance:
     # --- leases -----------------------------------------------------------------------------------------------
 
     def _renewals(self, now_ms: int) -> list[LeasedEffect]:
-        due: defaultdict[str, list[MessageQueue]] = defaultdict(list)
-        for queue, holding in self._holdings.items():
-            if holding.phase is not Phase.ASKING and not self._has_left:
-                due[queue.broker_name].append(queue)
-        effects: list[LeasedEffect] = []
-        for broker, queues in due.items():
-            is_due = now_ms >= self._questions.due_ms(Renew, broker, now_ms)
-            if is_due and self.trust.may_ask(broker, now_ms):
-                effects.append(self._questions.ask(Renew(broker, tuple(queues)), now_ms))
-        return effects
+        due = [
+            broker
+            for broker in (self._holdings.brokers if not self._has_left else ())
+            if now_ms >= self._questions.due_ms(Renew, broker, now_ms) and self.trust.may_ask(broker, now_ms)
+        ]
+        found = self._holdings.by_broker(due) if due else {}
+        return [self._questions.ask(Renew(name, tuple(queues)), now_ms) for name, queues in found.items()]
 
     def on_renewed(
         self,
@@ -517,7 +511,7 @@ class LeasedRebalance:
         effects: list[LeasedEffect] = []
         for queue in question.queues:
             holding = self._holdings.get(queue)
-            if holding is None or holding.phase is Phase.ASKING:
+            if holding is None:
                 if queue in granted_now:
                     effects += self._loose(question.broker_name, [queue], now_ms)
             elif queue in granted_now:
@@ -529,7 +523,8 @@ class LeasedRebalance:
 
     def _loose(self, broker_name: str, queues: Iterable[MessageQueue], now_ms: int) -> list[LeasedEffect]:
         """Given up while a renewal travelled, which may have locked them again after the unlock."""
-        loose = [queue for queue in queues if queue not in self._holdings and queue not in self._unlocks]
+        known = self._holdings, self._asking, self._unlocks
+        loose = [queue for queue in queues if not any(queue in those for those in known)]
         return [self._unlocks.tell(broker_name, loose, now_ms)] if loose and not self._has_rival else []
 
     def _renewed(self, holding: Holding, epoch: int | None, sent_ms: int, now_ms: int) -> list[LeasedEffect]:
@@ -630,7 +625,7 @@ class LeasedRebalance:
             there = tuple(
                 queue
                 for queue in self._all_queues
-                if queue.broker_name == broker_name and not self._holdings.has(queue)
+                if queue.broker_name == broker_name and queue not in self._holdings
             )
             effects.append(self._questions.ask(Evict(broker_name, member, there), now_ms))
         return effects
@@ -652,11 +647,9 @@ class LeasedRebalance:
         self._is_stopping = self._has_left = self._has_rival = True
         self._unlocks.clear()
         effects: list[LeasedEffect] = []
+        self._asking.clear()
         for holding in list(self._holdings.values()):
-            if holding.phase is Phase.ASKING:
-                self._forget(holding)
-            else:
-                effects += self._lose(holding, Kind.LOST, cause, holding.since_ms)
+            effects += self._lose(holding, Kind.LOST, cause, holding.since_ms)
         return effects
 
     # --- questions without an answer --------------------------------------------------------------------------
@@ -695,3 +688,8 @@ class LeasedRebalance:
     def _view_in_words(self) -> str:
         count = sum(len(queues) for queues in self._queues.values())
         return f"{count} queues, {len(self._peers.counted)} members"
+
+
+def _one_behind_the_other(found: Collection[tuple[MessageQueue, ...]]) -> tuple[MessageQueue, ...]:
+    """All queues; those of a single topic stay the very tuple by which others know them."""
+    return tuple(chain.from_iterable(found)) if len(found) != 1 else next(iter(found))

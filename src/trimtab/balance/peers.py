@@ -30,6 +30,8 @@ class Peers:
         self._awaited_until_ms: dict[str, int] = {}
         self.counted: tuple[str, ...] = ()
         """Those among whom the queues are shared, in order."""
+        self.counted_names: frozenset[str] = frozenset()
+        """The same without an order."""
 
     def on_seen(self, members: Iterable[str], stable: Iterable[str], now_ms: int) -> str:
         """The members as the brokers list them; what changed, in words, or nothing."""
@@ -56,6 +58,8 @@ class Peers:
 
     def on_tick(self, now_ms: int) -> bool:
         """Whether somebody is no longer waited for."""
+        if self.counted and not self._gone_ms and not self._awaited_until_ms:
+            return False
         before = self.counted
         self._count(now_ms)
         return before != self.counted
@@ -81,13 +85,13 @@ class Peers:
         counted = self.present
         if awaited or self._me not in counted:
             counted = counted | awaited | {self._me}
-        self.counted = _in_order(counted)
+        self.counted, self.counted_names = _in_order(counted)
 
 
 @lru_cache(_REMEMBERED_GROUPS_MAX)
-def _in_order(names: frozenset[str]) -> tuple[str, ...]:
-    """Members are counted many times a second, and seldom change."""
-    return sorted_names(names)
+def _in_order(names: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Members are counted many times a second, and seldom change: equal ones are the same objects."""
+    return sorted_names(names), names
 
 
 def _some(names: set[str]) -> str:

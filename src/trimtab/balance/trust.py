@@ -88,6 +88,10 @@ class Trust:
             and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
         )
 
+    def may_be_asked(self, now_ms: int) -> list[str]:
+        """The brokers of which a lease asked for now would count."""
+        return [name for name in self._brokers if self.may_ask(name, now_ms)]
+
     def may_ask_ms(self, broker_name: str) -> int:
         """From when on a lease asked for may count, if nothing happens meanwhile; far off while the broker does not list this member."""
         broker = self._brokers.get(broker_name)

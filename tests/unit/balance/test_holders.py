@@ -81,7 +81,7 @@ def test_a_lease_in_my_name_from_a_former_life_is_mine_and_one_i_asked_for_is_no
     holders = some_holders()
     holders.on_told(told("me"), (), 0)
     assert holders.known(0) == {Q: "me"}
-    holders.asked(Q)
+    holders.asked([Q])
     holders.on_told(told("me"), (), 1)
     assert holders.known(1 + GIVING_UP_MS) == {}
 

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.balance.order import sorted_queues
+from trimtab.balance.strategies.likes import in_order
 from trimtab.balance.strategies.places import in_turn, queue_place
 from trimtab.balance.strategies.plans import Load, Plan, View, outsider, towards
-from trimtab.balance.strategies.sticky import Sticky, in_order, known_holdings
+from trimtab.balance.strategies.sticky import Sticky, known_holdings
 from trimtab.errors import SettingsError
 from trimtab.model import MessageQueue
 

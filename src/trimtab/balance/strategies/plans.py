@@ -6,11 +6,12 @@ mistaken about each other without harm. A planner sees the queues of **all** top
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Protocol, overload, runtime_checkable
 
 from trimtab.balance.order import sorted_names, sorted_queues
 from trimtab.balance.strategies.base import Strategy
@@ -40,7 +41,7 @@ class View:
     """What I hold. A queue that is no longer among `queues` is given up."""
     holders: Mapping[MessageQueue, str] | None = None
     """Who holds what, where somebody can tell: then moves are the fewest possible. None: leases alone."""
-    refused: frozenset[MessageQueue] = frozenset()
+    refused: AbstractSet[MessageQueue] = frozenset()
     """Queues whose lease somebody else had when I last asked; they are tried last."""
     waiting: frozenset[MessageQueue] = frozenset()
     """Queues that nobody has held for a while, as far as `holders` tells."""
@@ -59,13 +60,53 @@ class View:
                 )
 
 
+class QueuesLater(Sequence[MessageQueue]):
+    """So many queues, whose order is made when somebody looks at it. Equal to a tuple of the same."""
+
+    __slots__ = ("_count", "_made", "_make")
+
+    def __init__(self, count: int, make: Callable[[], Iterable[MessageQueue]]) -> None:
+        """`make` gives the same whenever it is called."""
+        self._count = count
+        self._make = make
+        self._made: tuple[MessageQueue, ...] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[MessageQueue]:
+        return iter(self._queues())
+
+    @overload
+    def __getitem__(self, at: int) -> MessageQueue: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[MessageQueue, ...]: ...
+    def __getitem__(self, at: int | slice) -> MessageQueue | tuple[MessageQueue, ...]:
+        return self._queues()[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (QueuesLater, tuple)) and self._queues() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._queues())
+
+    def __repr__(self) -> str:
+        return repr(self._queues())
+
+    def _queues(self) -> tuple[MessageQueue, ...]:
+        if self._made is None:
+            self._made = tuple(self._make())
+            assert len(self._made) == self._count, "there are not as many queues as was said"
+        return self._made
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do now. `keep` and `give_up` together are what I hold."""
 
     keep: tuple[MessageQueue, ...]
     give_up: tuple[MessageQueue, ...] = ()
-    acquire: tuple[MessageQueue, ...] = ()
+    acquire: Sequence[MessageQueue] = ()
     """Queues to try, the best first. Somebody else may have them."""
     acquire_max: int = 0
     """Stop trying after so many were granted."""

@@ -6,13 +6,15 @@ are, and moves are exactly the fewest. Which free queues a member gets the lease
 should have taken.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from trimtab.balance.known_queues import known
 from trimtab.balance.order import sorted_queues
-from trimtab.balance.strategies.places import in_turn, member_place, queue_place
-from trimtab.balance.strategies.plans import Plan, View, outsider, towards
+from trimtab.balance.strategies.likes import in_order, others_in_order
+from trimtab.balance.strategies.places import in_turn, queue_place
+from trimtab.balance.strategies.plans import Plan, QueuesLater, View, outsider, towards
 from trimtab.balance.strategies.quotas import even_quotas, fewest_moves_quotas
 from trimtab.model import MessageQueue
 
@@ -47,59 +49,26 @@ def nearly(view: View, share: Iterable[MessageQueue], *, more: int = 0) -> Plan:
     if not more and view.refused.isdisjoint(plan.acquire):
         return plan
     ours = {*plan.acquire, *view.held}
-    others = [queue for queue in view.queues if queue not in ours]
-    acquire = (*plan.acquire, *in_order(view, others))
+    acquire = (*plan.acquire, *others_in_order(view, ours))
     return replace(plan, acquire=acquire, acquire_max=min(wanted, len(acquire)))
 
 
 def up_to(view: View, quota: int) -> Plan:
     """What to do with leases alone to come to the quota."""
-    places = _places(view.queues)
+    places = known(view.queues).places
     mine = sorted((queue for queue in view.held if queue in places), key=places.__getitem__)
+    others = len(view.queues) - len(mine)
     if len(mine) > quota:
         mine = in_order(view, mine)
     keep, surplus = mine[:quota], mine[quota:]
     missing = quota - len(keep)
-    others = [queue for queue in view.queues if queue not in view.held] if missing else []
     return Plan(
         keep=tuple(keep),
         give_up=(*sorted_queues(queue for queue in view.held if queue not in places), *surplus),
-        acquire=tuple(in_order(view, others, keep)),
-        acquire_max=min(missing, len(others)),
+        # Most plans are looked at for their numbers alone.
+        acquire=QueuesLater(others, lambda: others_in_order(view, view.held, keep)) if missing else (),
+        acquire_max=min(missing, others),
     )
-
-
-_last_places: deque[tuple[tuple[MessageQueue, ...], dict[MessageQueue, int]]] = deque(maxlen=4)
-
-
-def _places(queues: tuple[MessageQueue, ...]) -> dict[MessageQueue, int]:
-    """Where each queue stands. The same tuple comes again and again: it is known by identity, since hashing ten thousand queues takes long."""
-    for known, places in _last_places:
-        if known is queues:
-            return places
-    places = {queue: at for at, queue in enumerate(queues)}
-    _last_places.append((queues, places))
-    return places
-
-
-def in_order(
-    view: View, queues: Iterable[MessageQueue], beside: Iterable[MessageQueue] = ()
-) -> list[MessageQueue]:
-    """Queues as this member likes them: free ones first, topics in turn, and within a topic in an order of its own.
-
-    The order differs from member to member, so that they do not all run after the same free queue. Topics take turns so that a member's
-    queues are of all topics, as far as that costs no move; what it has `beside` counts.
-    """
-    mine = member_place(view.group, view.me)
-    holders: Mapping[MessageQueue, str] = view.holders or {}
-    ranked = {queue: (queue in view.refused, holders.get(queue, view.me) != view.me) for queue in queues}
-    liked = sorted(ranked, key=lambda queue: (ranked[queue], queue_place(queue) ^ mine))
-    turns = Counter(queue.topic for queue in beside)
-    ranks = []
-    for queue in liked:
-        ranks.append((ranked[queue], turns[queue.topic]))
-        turns[queue.topic] += 1
-    return [liked[at] for at in sorted(range(len(liked)), key=ranks.__getitem__)]
 
 
 def known_holdings(view: View) -> dict[str, list[MessageQueue]]:
