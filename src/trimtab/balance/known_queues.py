@@ -17,20 +17,23 @@ REMEMBERED_PLACES_MAX: Final = 1 << 24
 class KnownQueues:
     """Queues with their places, and with the orders in which members like them."""
 
-    __slots__ = ("_orders", "_places_in_turn", "has_one_topic", "places", "queues")
+    __slots__ = ("_numbers", "_orders", "_places_in_turn", "has_one_topic", "places", "queues")
 
     def __init__(self, queues: tuple[MessageQueue, ...]) -> None:
         self.queues = queues
         self.places: Mapping[MessageQueue, int] = {queue: at for at, queue in enumerate(queues)}
         self.has_one_topic = len({queue.topic for queue in queues}) == 1
         self._places_in_turn = list(range(len(queues)))
+        self._numbers: list[int] | None = None
         self._orders: dict[int, tuple[int, ...]] = {}
 
     def ordered(self, by: int, number_of: Callable[[MessageQueue], int]) -> tuple[int, ...]:
         """Their places, sorted by the numbers of the queues, each crossed with `by`. Numbers never change."""
         order = self._orders.get(by)
         if order is None:
-            crossed = [number_of(queue) ^ by for queue in self.queues]
+            if self._numbers is None:
+                self._numbers = [number_of(queue) for queue in self.queues]
+            crossed = [number ^ by for number in self._numbers]
             order = tuple(sorted(self._places_in_turn, key=crossed.__getitem__))
             if (len(self._orders) + 1) * len(order) > REMEMBERED_PLACES_MAX and self._orders:
                 del self._orders[next(iter(self._orders))]

@@ -234,13 +234,16 @@ class LeasedRebalance:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
         times = [self._sweeps.due_ms, self._peers.next_ms(), self._unlocks.next_ms()]
         times += [self._measuring.next_ms(self._holders.look_again_ms), self._turns.next_ms() or NEVER_MS]
-        times.append(self._holdings.next_ms(self._drain_ms_max))
-        for broker in self._absences.brokers():
-            times.append(self._questions.due_ms(LookAtMembers, broker, now_ms))
+        times += [self._holdings.next_ms(self._drain_ms_max), self.next_look_ms(now_ms)]
         for broker in self._holdings.brokers if not self._has_left else ():
             due_ms = self._questions.due_ms(Renew, broker, now_ms)
             times.append(max(due_ms, self.trust.may_ask_ms(broker)))
         return max(now_ms, min(times))
+
+    def next_look_ms(self, now_ms: int) -> int:
+        """When it asks next who is there; of all that `next_ms` looks at, a list of members changes this alone."""
+        looks = (self._questions.due_ms(LookAtMembers, name, now_ms) for name in self._absences.brokers())
+        return min(looks, default=NEVER_MS)
 
     def on_stop(self, now_ms: int) -> list[LeasedEffect]:
         """Give everything up in order, and take nothing more."""

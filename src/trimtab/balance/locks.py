@@ -57,13 +57,13 @@ class LeaseTable:
         granted = []
         for queue in queues:
             held = leases.get(queue)
+            if held is not None and held.client_id != client_id and now_ms <= held.ends_ms:
+                continue
             if held is None or now_ms > held.ends_ms:
                 lease = self._new_lease(group, queue, client_id, connection, now_ms)
-            elif held.client_id == client_id:
+            else:
                 ends_ms = now_ms + self._lease_ms
                 lease = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
-            else:
-                continue
             self._remove(group, queue)
             leases = self._put(group, queue, lease)
             granted.append(queue)

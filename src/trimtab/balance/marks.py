@@ -47,9 +47,8 @@ class Marks(AbstractSet[MessageQueue]):
         self._set(queues, 0)
 
     def _set(self, queues: Iterable[MessageQueue], mark: int) -> None:
-        by_place, places = self.by_place, self._places
-        for queue in queues:
-            at = places.get(queue)
+        by_place, place_of = self.by_place, self._places.get
+        for at in map(place_of, queues):
             if at is not None:
                 by_place[at] = mark
 

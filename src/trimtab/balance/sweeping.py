@@ -1,11 +1,12 @@
 """Which free queues a leased member asks for, and when it looks again at those that others had. PURE."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Final
 
 from trimtab.balance.marks import Marks
-from trimtab.balance.strategies.plans import Plan
+from trimtab.balance.strategies.plans import Plan, QueuesLater
 from trimtab.model import MessageQueue
 
 SWEEP_EVERY_MS: Final = 50
@@ -69,8 +70,9 @@ class Sweeps:
         if missing <= 0:
             self.due_ms = _NEVER_MS
             return {}
-        untried = self.refused.without(plan.acquire)
-        if not untried:
+        untried = iter(self._untried(plan.acquire))
+        first = next(untried, None)
+        if first is None:
             # Everybody else has them. Somebody may be handing over, so ask again: soon while the group moves, seldom after that.
             self.refused.clear()
             in_motion = now_ms - self._moved_ms < MOTION_MS
@@ -78,7 +80,11 @@ class Sweeps:
             return {}
         self.due_ms = now_ms + SWEEP_EVERY_MS
         # More than are missing, or looking at all would take too many requests.
-        return _by_broker(untried, brokers, taken)
+        return _by_broker(chain((first,), untried), brokers, taken)
+
+    def _untried(self, queues: Sequence[MessageQueue]) -> Iterable[MessageQueue]:
+        """Those that nobody refused; the plan was made with what is refused now."""
+        return queues.untried() if isinstance(queues, QueuesLater) else self.refused.without(queues)
 
 
 def _by_broker(

@@ -10,7 +10,7 @@ from trimtab.balance import known_queues
 from trimtab.balance.known_queues import KnownQueues, known
 from trimtab.balance.marks import Marks
 from trimtab.balance.strategies import Sticky, View
-from trimtab.balance.strategies.likes import in_order, others_in_order
+from trimtab.balance.strategies.likes import in_order, others_in_order, untried_in_order
 from trimtab.balance.strategies.places import member_place, queue_place
 from trimtab.balance.strategies.plans import QueuesLater
 from trimtab.model import MessageQueue
@@ -58,6 +58,8 @@ def test_an_order_made_of_what_is_remembered_is_the_one_made_at_once() -> None:
         others = [queue for queue in view.queues if queue not in view.held]
         expected = plainly(view, others, view.held)
         assert others_in_order(view, view.held, view.held) == expected, f"seed {seed}"
+        untried = [queue for queue in expected if queue not in view.refused]
+        assert list(untried_in_order(view, view.held, view.held)) == untried, f"seed {seed}"
         assert in_order(view, others) == plainly(view, others, ()), f"seed {seed}"
 
 
@@ -77,10 +79,10 @@ def test_queues_made_later_are_made_once_and_equal_those_made_at_once() -> None:
         calls.append(1)
         return queues
 
-    later = QueuesLater(5, make)
+    later = QueuesLater(5, make, make)
     assert (len(later), calls) == (5, [])
     assert later == queues
-    assert later == QueuesLater(5, lambda: list(queues))
+    assert later == QueuesLater(5, lambda: list(queues), make)
     assert later != queues[:4]
     assert (later[0], later[1:3], hash(later), repr(later)) == (
         queues[0],

@@ -5,7 +5,7 @@ are of all topics, as far as that costs no move.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from trimtab.balance.known_queues import known
 from trimtab.balance.marks import Marks
@@ -20,45 +20,51 @@ def in_order(view: View, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
     liked = sorted(dict.fromkeys(queues), key=lambda queue: queue_place(queue) ^ mine)
     untried = [queue for queue in liked if queue not in view.refused]
     tried = [queue for queue in liked if queue in view.refused]
-    return _free_first(view, [untried, tried], Counter(), has_one_topic=False)
+    turns = Counter[str]()
+    return [*_free_first(view, untried, turns), *_free_first(view, tried, turns)]
 
 
 def others_in_order(
-    view: View, ours: Iterable[MessageQueue], beside: Iterable[MessageQueue] = ()
+    view: View, ours: Collection[MessageQueue], beside: Collection[MessageQueue] = ()
 ) -> list[MessageQueue]:
     """All queues of the view but `ours`, as this member likes them; what it has `beside` counts when topics take turns."""
-    all_ = known(view.queues)
+    return [queue for part in _others(view, ours, beside) for queue in part]
+
+
+def untried_in_order(
+    view: View, ours: Collection[MessageQueue], beside: Collection[MessageQueue] = ()
+) -> Iterable[MessageQueue]:
+    """The first of these, those that were not refused; few are looked at where few are taken."""
+    return next(_others(view, ours, beside))
+
+
+def _others(
+    view: View, ours: Collection[MessageQueue], beside: Collection[MessageQueue]
+) -> Iterator[Iterable[MessageQueue]]:
+    """Those that were not refused, then those that were."""
+    queues, all_ = view.queues, known(view.queues)
     order = all_.ordered(member_place(view.group, view.me), queue_place)
-    refused = view.refused
-    if not isinstance(refused, Marks) or refused.queues is not view.queues:
-        refused = Marks(view.queues, refused)
-    passed = refused.as_now()
+    tried = view.refused
+    tried = tried.as_now() if isinstance(tried, Marks) and tried.queues is queues else Marks(queues, tried)
+    passed = tried.as_now()
     passed.add(ours)
-    untried = [view.queues[at] for at in order if not passed.by_place[at]]
-    refused = refused.as_now()
-    refused.discard(ours)
-    tried = [view.queues[at] for at in order if refused.by_place[at]] if refused else []
+    tried.discard(ours)
     turns = Counter(queue.topic for queue in beside)
-    return _free_first(view, [untried, tried], turns, has_one_topic=all_.has_one_topic)
+    are_passed, were_refused = passed.by_place, tried.by_place
+    for part in (
+        (queues[at] for at in order if not are_passed[at]),
+        (queues[at] for at in order if were_refused[at]),
+    ):
+        yield part if all_.has_one_topic and not view.holders else _free_first(view, list(part), turns)
 
 
-def _free_first(
-    view: View, parts: list[list[MessageQueue]], turns: Counter[str], *, has_one_topic: bool
-) -> list[MessageQueue]:
-    """Of each part those first that nobody else holds."""
-    found: list[MessageQueue] = []
-    for part in parts if not view.holders else _by_holders(view, parts):
-        found += part if has_one_topic else _topics_in_turn(part, turns)
-    return found
-
-
-def _by_holders(view: View, parts: list[list[MessageQueue]]) -> list[list[MessageQueue]]:
+def _free_first(view: View, liked: list[MessageQueue], turns: Counter[str]) -> list[MessageQueue]:
+    """Those first that nobody else holds."""
     holders, me = view.holders or {}, view.me
-    return [
-        [queue for queue in part if (holders.get(queue, me) != me) is is_held]
-        for part in parts
-        for is_held in (False, True)
+    parts = [
+        [queue for queue in liked if (holders.get(queue, me) != me) is is_held] for is_held in (False, True)
     ]
+    return [queue for part in parts for queue in _topics_in_turn(part, turns)]
 
 
 def _topics_in_turn(liked: list[MessageQueue], turns: Counter[str]) -> list[MessageQueue]:

@@ -63,11 +63,17 @@ class View:
 class QueuesLater(Sequence[MessageQueue]):
     """So many queues, whose order is made when somebody looks at it. Equal to a tuple of the same."""
 
-    __slots__ = ("_count", "_made", "_make")
+    __slots__ = ("_count", "_made", "_make", "untried")
 
-    def __init__(self, count: int, make: Callable[[], Iterable[MessageQueue]]) -> None:
-        """`make` gives the same whenever it is called."""
+    def __init__(
+        self,
+        count: int,
+        make: Callable[[], Iterable[MessageQueue]],
+        untried: Callable[[], Iterable[MessageQueue]],
+    ) -> None:
+        """`make` gives them all, the same whenever it is called; `untried` the first of them, up to the first that was refused."""
         self._count = count
+        self.untried = untried
         self._make = make
         self._made: tuple[MessageQueue, ...] | None = None
 

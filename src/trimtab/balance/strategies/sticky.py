@@ -9,10 +9,11 @@ should have taken.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from trimtab.balance.known_queues import known
 from trimtab.balance.order import sorted_queues
-from trimtab.balance.strategies.likes import in_order, others_in_order
+from trimtab.balance.strategies.likes import in_order, others_in_order, untried_in_order
 from trimtab.balance.strategies.places import in_turn, queue_place
 from trimtab.balance.strategies.plans import Plan, QueuesLater, View, outsider, towards
 from trimtab.balance.strategies.quotas import even_quotas, fewest_moves_quotas
@@ -48,8 +49,7 @@ def nearly(view: View, share: Iterable[MessageQueue], *, more: int = 0) -> Plan:
     wanted = plan.acquire_max + more
     if not more and view.refused.isdisjoint(plan.acquire):
         return plan
-    ours = {*plan.acquire, *view.held}
-    acquire = (*plan.acquire, *others_in_order(view, ours))
+    acquire = (*plan.acquire, *others_in_order(view, {*plan.acquire, *view.held}))
     return replace(plan, acquire=acquire, acquire_max=min(wanted, len(acquire)))
 
 
@@ -61,12 +61,14 @@ def up_to(view: View, quota: int) -> Plan:
     if len(mine) > quota:
         mine = in_order(view, mine)
     keep, surplus = mine[:quota], mine[quota:]
-    missing = quota - len(keep)
+    missing, given = quota - len(keep), (view, view.held, keep)
     return Plan(
         keep=tuple(keep),
         give_up=(*sorted_queues(queue for queue in view.held if queue not in places), *surplus),
         # Most plans are looked at for their numbers alone.
-        acquire=QueuesLater(others, lambda: others_in_order(view, view.held, keep)) if missing else (),
+        acquire=QueuesLater(others, partial(others_in_order, *given), partial(untried_in_order, *given))
+        if missing
+        else (),
         acquire_max=min(missing, others),
     )
 
