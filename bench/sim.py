@@ -4,11 +4,13 @@ import argparse
 import time
 
 from bench.report import Row, print_rows
+from trimtab.sim.collecting import seldom_collecting
 from trimtab.sim.world import Shape, World
 
 LIMIT_S = 60
 
 
+@seldom_collecting()
 def rows(members: int = 1_000, queues: int = 10_000, changes: int = 100, wave: int = 5) -> list[Row]:
     """Joins and leaves in turn, a wave at a time; each wave settles before the next."""
     began_s, began_wall_s = time.process_time(), time.perf_counter()

@@ -123,9 +123,7 @@ class LeasedShell:
         self._is_looking, self._is_due = True, False
         self._looks += 1
         looks = self._looks
-        names = list(
-            dict.fromkeys(queue.broker_name for queues in member.queues.values() for queue in queues)
-        )
+        names = member.broker_names
         waiting = dict.fromkeys(names)
         lists: list[Listed] = []
         holders: dict[str, dict[MessageQueue, str]] = {}
@@ -138,7 +136,7 @@ class LeasedShell:
                 lists.append(listed)
                 if there is not None:
                     holders[name] = there
-                self._tell(self.machine.on_members(None, name, listed.members, sent_ms, member.now_ms))
+                self._saw(self.machine.on_members(None, name, listed.members, sent_ms, member.now_ms))
             if not waiting:
                 self._looked(lists, holders, looks, is_whole=len(lists) == len(names))
 
@@ -218,7 +216,10 @@ class LeasedShell:
     def _tick_soon(self) -> None:
         """The machine says when it wants to look at the clock; the real client looks every 25 ms."""
         now_ms = self._member.now_ms
-        next_ms = max(self.machine.next_ms(now_ms), self._ticked_ms + TICK_MS)
+        self._tick_at(self.machine.next_ms(now_ms), now_ms)
+
+    def _tick_at(self, ms: int, now_ms: int) -> None:
+        next_ms = max(ms, now_ms, self._ticked_ms + TICK_MS)
         if self._tick_ms is not None and self._tick_ms <= next_ms:
             return
         self._tick_ms = next_ms
@@ -232,6 +233,14 @@ class LeasedShell:
         self._tell(self.machine.on_tick(self._member.now_ms))
 
     # --- doing ------------------------------------------------------------------------------------------------
+
+    def _saw(self, effects: list[LeasedEffect]) -> None:
+        """As `_tell`, after a list of members: thousands come in a second, and nearly all change nothing but when to look again."""
+        if effects or self._tick_ms is None or self._gone is not None:
+            self._tell(effects)
+        elif not self._is_over:
+            now_ms = self._member.now_ms
+            self._tick_at(self.machine.next_look_ms(now_ms), now_ms)
 
     def _tell(self, effects: list[LeasedEffect]) -> None:
         for effect in effects:
@@ -302,11 +311,7 @@ class LeasedShell:
             if not self._is_over:
                 self._tell(answered(result))
 
-        def failed() -> None:
-            if not self._is_over:
-                self._tell(self.machine.on_failed(question, self._member.now_ms))
-
-        self._member.ask(broker_name, do, got, failed, timeout_ms)
+        self._member.ask(broker_name, do, got, partial(self._failed, question), timeout_ms)
 
     def _answer(self, answer: Callable[..., list[LeasedEffect]], question: Drain) -> None:
         if not self._is_over:
@@ -326,10 +331,16 @@ class LeasedShell:
     def _look_at(self, question: LookAtMembers) -> None:
         member, name, sent_ms = self._member, question.broker_name, self._member.now_ms
 
-        def answered(listed: Listed) -> list[LeasedEffect]:
-            return self.machine.on_members(question, name, listed.members, sent_ms, member.now_ms)
+        def got(listed: Listed) -> None:
+            if not self._is_over:
+                now_ms = member.now_ms
+                self._saw(self.machine.on_members(question, name, listed.members, sent_ms, now_ms))
 
-        self._ask(question, name, lambda broker, _: broker.listed(), answered)
+        member.ask(name, _members, got, partial(self._failed, question))
+
+    def _failed(self, question: Question) -> None:
+        if not self._is_over:
+            self._tell(self.machine.on_failed(question, self._member.now_ms))
 
     # --- offsets ----------------------------------------------------------------------------------------------
 
@@ -418,6 +429,10 @@ def _together(lists: tuple[Listed, ...]) -> tuple[frozenset[str], frozenset[str]
 
 def _unlock(client_id: str, queues: tuple[MessageQueue, ...], broker: SimBroker, _: "Connection") -> bool:
     return broker.unlock(client_id, queues)
+
+
+def _members(broker: SimBroker, _: "Connection") -> Listed:
+    return broker.listed()
 
 
 def _listed(broker: SimBroker, _: "Connection") -> tuple[Listed, dict[MessageQueue, str] | None]:

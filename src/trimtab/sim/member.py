@@ -75,6 +75,8 @@ class SimMember(Process):
         self.mode = CLASSIC if kind.is_foreign else kind.mode
         self.links: dict[str, Connection] = {}
         self.queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self.broker_names: tuple[str, ...] = ()
+        """Those that have queues of the group."""
         self.is_leaving = False
         self.started_ms = world.timeline.now_ms
         self.shell: Shell
@@ -157,9 +159,9 @@ class SimMember(Process):
             routes = names.routes()
             if routes != self.queues:
                 self.queues = routes
-                for queues in routes.values():
-                    for broker_name in dict.fromkeys(queue.broker_name for queue in queues):
-                        self._open(broker_name)
+                self.broker_names = names.broker_names()
+                for broker_name in self.broker_names:
+                    self._open(broker_name)
                 self.shell.soon()
 
         self.timeline.after(2, lambda: self.run(known))

@@ -7,7 +7,7 @@ that hangs for longer than `LATE_MS_MAX` never arrives: that is what `docs/lease
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from trimtab.sim.timeline import Timeline
 
@@ -81,7 +81,7 @@ class Network:
 
     def is_parted(self, process_name: str, broker_name: str) -> bool:
         """Whether nothing gets through now."""
-        return self._parted.get((process_name, broker_name), 0) > self.timeline.now_ms
+        return bool(self._parted) and self._parted.get((process_name, broker_name), 0) > self.timeline.now_ms
 
     # --- connections ------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Network:
         failed: Callable[[], object],
     ) -> None:
         """Opens a connection, or says that it cannot be."""
-        delay_ms = 2 * self._delay_ms()
+        delay_ms = 2 * self.delay_ms()
         if self.is_parted(process.name, broker.name) or not broker.is_up:
             self.timeline.after(LATE_MS_MAX, lambda: process.run(failed))
             return
@@ -115,7 +115,7 @@ class Network:
         if self.is_parted(connection.process.name, connection.broker.name):
             return  # it will be missed by its heartbeats
 
-        self.timeline.after(self._delay_ms(), lambda: connection.broker.closed(connection))
+        self.timeline.after(self.delay_ms(), lambda: connection.broker.closed(connection))
 
     def close_there(self, connection: Connection, noticed_after_ms: int | None) -> None:
         """The broker's end is closed. The member notices after so long; None: when it sends something next."""
@@ -140,82 +140,124 @@ class Network:
     ) -> None:
         """There and back; `failed` after the timeout, or at once when the connection is known to be lost."""
         self.requests += 1
-        timeline, process = self.timeline, connection.process
-        deadline_ms = timeline.now_ms + timeout_ms
-
-        def fail_at(ms: int) -> None:
-            timeline.at(max(ms, timeline.now_ms), lambda: process.run(failed))
-
-        def back(result: T) -> None:
-            at_ms = self._back_ms(connection)
-            if at_ms is None or at_ms > deadline_ms:
-                fail_at(deadline_ms)
-                return
-            timeline.at(at_ms, lambda: process.run(lambda: answered(result)))
-
-        def there() -> None:
-            if not connection.is_open_there:
-                self._reset(connection)
-                fail_at(min(deadline_ms, timeline.now_ms + self._delay_ms()))
-            elif connection.broker.is_paused:
-                connection.broker.when_awake(there)
-            else:
-                back(do(connection.broker))
-
-        at_ms = self._there_ms(connection)
-        if not connection.is_open_here:
-            fail_at(timeline.now_ms + 1)
-        elif at_ms is None:
-            fail_at(deadline_ms)
-        else:
-            timeline.at(at_ms, there)
+        _Request(self, connection, do, answered, failed, self.timeline.now_ms + timeout_ms).send()
 
     def tell(self, connection: Connection, do: Callable[["SimBroker"], object]) -> None:
         """A request that wants no answer."""
         self.requests += 1
-
-        def there() -> None:
-            if not connection.is_open_there:
-                self._reset(connection)
-            elif connection.broker.is_paused:
-                connection.broker.when_awake(there)
-            else:
-                do(connection.broker)
-
-        at_ms = self._there_ms(connection)
-        if connection.is_open_here and at_ms is not None:
-            self.timeline.at(at_ms, there)
+        _Word(self, connection, do).send()
 
     def push(self, connection: Connection, work: Callable[[], object]) -> None:
         """From the broker to the member: an answer to a pull, a notice."""
-        at_ms = self._back_ms(connection)
+        at_ms = self.back_ms(connection)
         if at_ms is not None:
             self.timeline.at(at_ms, lambda: connection.process.run(work))
 
-    def _reset(self, connection: Connection) -> None:
+    def reset(self, connection: Connection) -> None:
         """The other end does not know this connection any more, and says so."""
         if not self.is_parted(connection.process.name, connection.broker.name):
-            self.timeline.after(self._delay_ms(), lambda: self._lost_here(connection))
+            self.timeline.after(self.delay_ms(), lambda: self._lost_here(connection))
 
-    def _there_ms(self, connection: Connection) -> int | None:
+    def there_ms(self, connection: Connection) -> int | None:
+        """When what the member sends now is at the broker; None for never."""
         if self.is_parted(connection.process.name, connection.broker.name):
             return None
         at_ms = connection.busy_there_ms = max(
-            self.timeline.now_ms + self._delay_ms(), connection.busy_there_ms
+            self.timeline.now_ms + self.delay_ms(), connection.busy_there_ms
         )
         if self.weather.reorder and self.timeline.chance.random() < self.weather.reorder:
             at_ms += self.timeline.chance.randrange(50)
         return at_ms
 
-    def _back_ms(self, connection: Connection) -> int | None:
+    def back_ms(self, connection: Connection) -> int | None:
+        """When what the broker sends now is at the member; None for never."""
         if self.is_parted(connection.process.name, connection.broker.name):
             return None
-        connection.busy_back_ms = max(self.timeline.now_ms + self._delay_ms(), connection.busy_back_ms)
+        connection.busy_back_ms = max(self.timeline.now_ms + self.delay_ms(), connection.busy_back_ms)
         return connection.busy_back_ms
 
-    def _delay_ms(self) -> int:
+    def delay_ms(self) -> int:
+        """How long the next packet takes."""
         weather, chance = self.weather, self.timeline.chance
         delay_ms = 1 + int(chance.random() * weather.delay_ms_max)
         if weather.loss and chance.random() < weather.loss:
             delay_ms += RETRANSMIT_MS_MIN + int(chance.random() * (LATE_MS_MAX - RETRANSMIT_MS_MIN) / 2)
         return delay_ms
+
+
+class _Word:
+    """Something for a broker, on its way."""
+
+    __slots__ = ("connection", "do", "network")
+
+    def __init__(self, network: Network, connection: Connection, do: Callable[["SimBroker"], object]) -> None:
+        self.network = network
+        self.connection = connection
+        self.do = do
+
+    def send(self) -> None:
+        at_ms = self.network.there_ms(self.connection)
+        if self.connection.is_open_here and at_ms is not None:
+            self.network.timeline.at(at_ms, self._there)
+
+    def _there(self) -> None:
+        connection = self.connection
+        if not connection.is_open_there:
+            self.network.reset(connection)
+        elif connection.broker.is_paused:
+            connection.broker.when_awake(self._there)
+        else:
+            self.do(connection.broker)
+
+
+class _Request(Generic[T]):
+    """A question to a broker, on its way there or back."""
+
+    __slots__ = ("answered", "connection", "deadline_ms", "do", "failed", "network")
+
+    def __init__(
+        self,
+        network: Network,
+        connection: Connection,
+        do: Callable[["SimBroker"], T],
+        answered: Callable[[T], object],
+        failed: Callable[[], object],
+        deadline_ms: int,
+    ) -> None:
+        self.network = network
+        self.connection = connection
+        self.do = do
+        self.answered = answered
+        self.failed = failed
+        self.deadline_ms = deadline_ms
+
+    def send(self) -> None:
+        timeline, at_ms = self.network.timeline, self.network.there_ms(self.connection)
+        if not self.connection.is_open_here:
+            self._fail_at(timeline.now_ms + 1)
+        elif at_ms is None:
+            self._fail_at(self.deadline_ms)
+        else:
+            timeline.at(at_ms, self._there)
+
+    def _there(self) -> None:
+        connection, network = self.connection, self.network
+        if not connection.is_open_there:
+            network.reset(connection)
+            self._fail_at(min(self.deadline_ms, network.timeline.now_ms + network.delay_ms()))
+        elif connection.broker.is_paused:
+            connection.broker.when_awake(self._there)
+        else:
+            self._back(self.do(connection.broker))
+
+    def _back(self, result: T) -> None:
+        at_ms = self.network.back_ms(self.connection)
+        if at_ms is None or at_ms > self.deadline_ms:
+            self._fail_at(self.deadline_ms)
+            return
+        process, answered = self.connection.process, self.answered
+        self.network.timeline.at(at_ms, lambda: process.run(lambda: answered(result)))
+
+    def _fail_at(self, ms: int) -> None:
+        timeline, process, failed = self.network.timeline, self.connection.process, self.failed
+        timeline.at(max(ms, timeline.now_ms), lambda: process.run(failed))

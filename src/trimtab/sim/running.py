@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from trimtab.errors import SettingsError
+from trimtab.sim.collecting import seldom_collecting
 from trimtab.sim.report import SimReport, report_of
 from trimtab.sim.scenarios import Scenario, scenario_by_name
 from trimtab.sim.watch import Violation
@@ -53,6 +54,7 @@ def _check(shape: Shape) -> None:
         )
 
 
+@seldom_collecting()
 def play(scenario: Scenario, shape: Shape) -> SimReport:
     """Plays it in that world."""
     world = World(shape)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from trimtab.sim.collecting import seldom_collecting
 from trimtab.sim.faults import Fault, Mix, do, heal, mix_of
 from trimtab.sim.patience import settle_ms_max
 from trimtab.sim.report import SimReport, report_of
@@ -18,6 +19,7 @@ def run_seed(seed: int) -> SimReport:
     return run_mix(mix_of(seed))
 
 
+@seldom_collecting()
 def run_mix(mix: Mix) -> SimReport:
     """Faults first; then everything heals, must settle, and every message must be handled."""
     world = World(mix.shape)
