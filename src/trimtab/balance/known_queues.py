@@ -4,7 +4,8 @@ The same tuple comes again and again, many times a second. It is known by identi
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 from typing import Final
 
 from trimtab.model import MessageQueue
@@ -52,3 +53,8 @@ def known(queues: tuple[MessageQueue, ...]) -> KnownQueues:
     found = KnownQueues(queues)
     _last.append(found)
     return found
+
+
+def all_of(topics: Collection[tuple[MessageQueue, ...]]) -> tuple[MessageQueue, ...]:
+    """The queues of all topics; those of a single one stay the very tuple by which others know them."""
+    return tuple(chain.from_iterable(topics)) if len(topics) != 1 else next(iter(topics))

@@ -10,7 +10,7 @@ harm: a queue is with nobody for a moment, never with two. `trust.py` says how l
 that is gone may be ended. `may_hand_out` is asked before every single message.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -18,6 +18,7 @@ from trimtab.balance.asking import Asking
 from trimtab.balance.fitting import Fitting
 from trimtab.balance.holders import Holders, Told
 from trimtab.balance.holdings import LEAVING, MAY_COMMIT, Holding, Holdings, Phase
+from trimtab.balance.known_queues import all_of
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
@@ -155,7 +156,7 @@ class LeasedRebalance:
         before = self._queues, self._peers.counted
         self._queues = {topic: tuple(found) for topic, found in queues.items()}
         if self._queues != before[0]:
-            self._all_queues = _one_behind_the_other(self._queues.values())
+            self._all_queues = all_of(self._queues.values())
             self._holders.on_queues(self._all_queues)
             self._sweeps.on_queues(self._all_queues)
             self._measuring.on_queues(frozenset(self._all_queues))
@@ -210,6 +211,8 @@ class LeasedRebalance:
         return []
 
     def _turns_end(self, now_ms: int) -> list[LeasedEffect]:
+        if self._turns.next_ms() is None:
+            return []
         leaving = frozenset(self._holdings.in_phase(*LEAVING))
         return [*self._turns.on_tick(leaving | self._unlocks.queues, now_ms)]
 
@@ -234,16 +237,17 @@ class LeasedRebalance:
         """When `on_tick` has something to do next, as things are now. Whoever ticks less often calls it after every event."""
         times = [self._sweeps.due_ms, self._peers.next_ms(), self._unlocks.next_ms()]
         times += [self._measuring.next_ms(self._holders.look_again_ms), self._turns.next_ms() or NEVER_MS]
-        times += [self._holdings.next_ms(self._drain_ms_max), self.next_look_ms(now_ms)]
+        times.append(self._holdings.next_ms(self._drain_ms_max))
+        times += [self._questions.due_ms(LookAtMembers, name, now_ms) for name in self._absences.brokers()]
         for broker in self._holdings.brokers if not self._has_left else ():
             due_ms = self._questions.due_ms(Renew, broker, now_ms)
             times.append(max(due_ms, self.trust.may_ask_ms(broker)))
         return max(now_ms, min(times))
 
-    def next_look_ms(self, now_ms: int) -> int:
-        """When it asks next who is there; of all that `next_ms` looks at, a list of members changes this alone."""
-        looks = (self._questions.due_ms(LookAtMembers, name, now_ms) for name in self._absences.brokers())
-        return min(looks, default=NEVER_MS)
+    def next_look_ms(self, broker_name: str, now_ms: int) -> int:
+        """When it asks this broker next who is there; of all that `next_ms` looks at, the broker's list of members changes this alone."""
+        is_watching = self._absences.is_watching(broker_name)
+        return self._questions.due_ms(LookAtMembers, broker_name, now_ms) if is_watching else NEVER_MS
 
     def on_stop(self, now_ms: int) -> list[LeasedEffect]:
         """Give everything up in order, and take nothing more."""
@@ -254,9 +258,9 @@ class LeasedRebalance:
     @property
     def is_drained(self) -> bool:
         """Whether no handler is at work any more."""
-        return not self._asking and all(
-            holding.phase is Phase.COMMITTING for holding in self._holdings.values()
-        )
+        return not self._asking and {holding.phase for holding in self._holdings.values()} <= {
+            Phase.COMMITTING
+        }
 
     def on_farewell(self) -> None:
         """The brokers list this member no longer: nothing is renewed, so what is held ends by itself before others may end it."""
@@ -305,11 +309,12 @@ class LeasedRebalance:
         )
 
     def _acquire(self, plan: Plan, now_ms: int) -> list[LeasedEffect]:
-        brokers = [
-            name for name in self.trust.may_be_asked(now_ms) if not self._questions.is_open(Acquire, name)
-        ]
+        if self._sweeps.is_over(plan, len(self._asking)):
+            return []
+        may_be_asked = self.trust.may_be_asked(now_ms)
+        brokers = [name for name in may_be_asked if not self._questions.is_open(Acquire, name)]
         taken = self._holdings.keys() | self._unlocks.queues
-        chosen = self._sweeps.choose(plan, len(self._asking), brokers, taken, now_ms)
+        chosen = self._sweeps.choose(plan, brokers, taken, now_ms)
         effects: list[LeasedEffect] = []
         for broker, asked in chosen.items():
             question = self._questions.ask(Acquire(broker, tuple(asked)), now_ms)
@@ -464,11 +469,9 @@ class LeasedRebalance:
 
     def _overdue(self, now_ms: int) -> list[LeasedEffect]:
         """Handlers that do not end, and commits to be tried again."""
-        effects: list[LeasedEffect] = []
-        for holding in list(self._holdings.values()):
-            if holding.phase in LEAVING and now_ms >= holding.next_ms(self._drain_ms_max):
-                effects += self._commit(holding, now_ms)
-        return effects
+        leaving = [holding for holding in self._holdings.values() if holding.phase in LEAVING]
+        due = [holding for holding in leaving if now_ms >= holding.next_ms(self._drain_ms_max)]
+        return [effect for holding in due for effect in self._commit(holding, now_ms)]
 
     def _lose(self, holding: Holding, kind: Kind, cause: str, now_ms: int) -> list[LeasedEffect]:
         self._forget(holding)
@@ -574,7 +577,7 @@ class LeasedRebalance:
         for queue, holding in self._holdings.items():
             if holding.phase is not Phase.HELD:
                 continue
-            is_fenced = not self.trust.is_trusted(queue, now_ms)
+            is_fenced = now_ms >= holding.grant.until_ms
             if is_fenced and not holding.is_fenced:
                 effects.append(Happened(Kind.FENCED, cause="the lease could not be renewed", queue=queue))
             holding.is_fenced = is_fenced
@@ -619,10 +622,12 @@ class LeasedRebalance:
             self._questions.on_answered(question)
         gone = self._absences.on_members(broker_name, members, sent_ms, now_ms)
         effects: list[LeasedEffect] = []
+        room: int | None = None
         for member in gone:
-            if member in self._peers.counted or self._questions.is_open(Evict, broker_name):
+            if member in self._peers.counted_names or self._questions.is_open(Evict, broker_name):
                 continue
-            if not self._room(now_ms) and self.client_id not in self._peers.counted[:EVICTORS]:
+            room = self._room(now_ms) if room is None else room
+            if not room and self.client_id not in self._peers.counted[:EVICTORS]:
                 self._absences.on_ended(broker_name, member)  # I need nothing of it; others will see to it
                 continue
             there = tuple(
@@ -691,8 +696,3 @@ class LeasedRebalance:
     def _view_in_words(self) -> str:
         count = sum(len(queues) for queues in self._queues.values())
         return f"{count} queues, {len(self._peers.counted)} members"
-
-
-def _one_behind_the_other(found: Collection[tuple[MessageQueue, ...]]) -> tuple[MessageQueue, ...]:
-    """All queues; those of a single topic stay the very tuple by which others know them."""
-    return tuple(chain.from_iterable(found)) if len(found) != 1 else next(iter(found))

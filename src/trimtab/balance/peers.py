@@ -35,7 +35,7 @@ class Peers:
 
     def on_seen(self, members: Iterable[str], stable: Iterable[str], now_ms: int) -> str:
         """The members as the brokers list them; what changed, in words, or nothing."""
-        counted_before = self.counted
+        counted_before, before = self.counted, self.counted_names
         self.present = frozenset(members)
         self._stable.update(member for member in stable if member in self.present)
         for member in self._stable:
@@ -46,8 +46,7 @@ class Peers:
         self._count(now_ms)
         if self.counted is counted_before:
             return ""
-        before = set(counted_before)
-        joined, left = set(self.counted) - before, before - set(self.counted)
+        joined, left = self.counted_names - before, before - self.counted_names
         parts = [f"{_some(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
         return ", ".join(parts)
 
@@ -66,6 +65,8 @@ class Peers:
 
     def next_ms(self) -> int:
         """When somebody may no longer be waited for."""
+        if not self._gone_ms and not self._awaited_until_ms:
+            return NEVER_MS
         ends = [gone_ms + self._restart_grace_ms for gone_ms in self._gone_ms.values()]
         return min([*ends, *self._awaited_until_ms.values()], default=NEVER_MS)
 
@@ -94,6 +95,6 @@ def _in_order(names: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     return sorted_names(names), names
 
 
-def _some(names: set[str]) -> str:
+def _some(names: frozenset[str]) -> str:
     ordered = sorted(names)
     return ordered[0] if len(ordered) == 1 else f"{ordered[0]} and {len(ordered) - 1} more"

@@ -11,6 +11,7 @@ ToBroker: TypeAlias = Acquire | Renew | LookAtMembers | Evict
 Q = TypeVar("Q", Acquire, Renew, LookAtMembers, Evict)
 
 PACE_MS: Final[Mapping[type[ToBroker], int]] = {Renew: RENEW_EVERY_MS, LookAtMembers: LOOK_EVERY_MS}
+KINDS: Final[tuple[type[ToBroker], ...]] = (Acquire, Renew, LookAtMembers, Evict)
 _NEVER_MS: Final = 2**62
 
 
@@ -18,34 +19,32 @@ class Questions:
     """See the module's own words."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[type[ToBroker], str], ToBroker] = {}
-        self._asked_ms: dict[tuple[type[ToBroker], str], int] = {}
+        self._open: dict[type[ToBroker], dict[str, ToBroker]] = {kind: {} for kind in KINDS}
+        self._asked_ms: dict[type[ToBroker], dict[str, int]] = {kind: {} for kind in KINDS}
 
     def ask(self, question: Q, now_ms: int) -> Q:
         """The question is asked now."""
-        key = type(question), question.broker_name
-        self._open[key] = question
-        self._asked_ms[key] = now_ms
+        self._open[type(question)][question.broker_name] = question
+        self._asked_ms[type(question)][question.broker_name] = now_ms
         return question
 
     def on_answered(self, question: ToBroker) -> None:
         """It is answered, or never will be."""
-        key = type(question), question.broker_name
-        if self._open.get(key) is question:
-            del self._open[key]
+        waiting = self._open[type(question)]
+        if waiting.get(question.broker_name) is question:
+            del waiting[question.broker_name]
 
     def is_open(self, kind: type[ToBroker], broker_name: str) -> bool:
         """Whether the broker has one of this kind to answer."""
-        return (kind, broker_name) in self._open
+        return broker_name in self._open[kind]
 
     def due_ms(self, kind: type[ToBroker], broker_name: str, now_ms: int) -> int:
         """When the broker may be asked; far off while it has one to answer."""
-        key = kind, broker_name
-        if key in self._open:
+        if broker_name in self._open[kind]:
             return _NEVER_MS
-        asked_ms = self._asked_ms.get(key)
+        asked_ms = self._asked_ms[kind].get(broker_name)
         return now_ms if asked_ms is None else asked_ms + PACE_MS.get(kind, 0)
 
     def soon(self, kind: type[ToBroker], broker_name: str) -> None:
         """The next one need not wait for its time."""
-        self._asked_ms.pop((kind, broker_name), None)
+        self._asked_ms[kind].pop(broker_name, None)

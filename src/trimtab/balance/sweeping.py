@@ -57,19 +57,21 @@ class Sweeps:
         self.refused.discard(queues)
         self.due_ms = min(self.due_ms, now_ms + SWEEP_EVERY_MS)
 
+    def is_over(self, plan: Plan, asking: int) -> bool:
+        """Whether as many are being asked for as are missing; then it is not looked again before something happens."""
+        if asking < plan.acquire_max:
+            return False
+        self.due_ms = _NEVER_MS
+        return True
+
     def choose(
         self,
         plan: Plan,
-        asking: int,
         brokers: Iterable[str],
         taken: AbstractSet[MessageQueue],
         now_ms: int,
     ) -> Chosen:
-        """What to ask these brokers for now, besides the queues that are being asked for; none that is `taken`."""
-        missing = plan.acquire_max - asking
-        if missing <= 0:
-            self.due_ms = _NEVER_MS
-            return {}
+        """What to ask these brokers for now; none that is `taken`."""
         untried = iter(self._untried(plan.acquire))
         first = next(untried, None)
         if first is None:

@@ -37,6 +37,14 @@ class _Watch:
     present: frozenset[str]
     looked_ms: int
     absent: dict[str, _Absence]
+    """In the order in which they were missed."""
+
+    def proves_nothing(self, now_ms: int) -> bool:
+        """Whether another look at the same list, now, changes nothing: nearly all do not."""
+        if not self.absent:
+            return True
+        first = next(iter(self.absent.values()))
+        return now_ms - self.looked_ms <= LOOKS_APART_MS_MAX and now_ms - first.since_ms < TAKEOVER_AFTER_MS
 
 
 class Absences:
@@ -51,6 +59,9 @@ class Absences:
         watch = self._brokers.get(broker_name)
         if watch is None:
             self._brokers[broker_name] = _Watch(present, sent_ms, {})
+            return []
+        if present is watch.present and watch.proves_nothing(now_ms):
+            watch.looked_ms = sent_ms
             return []
         if now_ms - watch.looked_ms > LOOKS_APART_MS_MAX:
             # Somebody may have come and gone unseen since the last look: nothing is proven, every absence begins anew.
@@ -77,6 +88,6 @@ class Absences:
         if watch is not None:
             watch.absent.pop(member, None)
 
-    def brokers(self) -> tuple[str, ...]:
+    def brokers(self) -> list[str]:
         """Where somebody is absent."""
-        return tuple(name for name, watch in self._brokers.items() if watch.absent)
+        return [name for name, watch in self._brokers.items() if watch.absent]

@@ -54,6 +54,8 @@ class Unlocks:
 
     def again(self, now_ms: int) -> list[Unlock]:
         """What to tell brokers once more, by now."""
+        if not self._again_ms:
+            return []
         due: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in [queue for queue, due_ms in self._again_ms.items() if now_ms >= due_ms]:
             del self._again_ms[queue]

@@ -136,7 +136,7 @@ class LeasedShell:
                 lists.append(listed)
                 if there is not None:
                     holders[name] = there
-                self._saw(self.machine.on_members(None, name, listed.members, sent_ms, member.now_ms))
+                self._saw(name, self.machine.on_members(None, name, listed.members, sent_ms, member.now_ms))
             if not waiting:
                 self._looked(lists, holders, looks, is_whole=len(lists) == len(names))
 
@@ -234,13 +234,13 @@ class LeasedShell:
 
     # --- doing ------------------------------------------------------------------------------------------------
 
-    def _saw(self, effects: list[LeasedEffect]) -> None:
+    def _saw(self, broker_name: str, effects: list[LeasedEffect]) -> None:
         """As `_tell`, after a list of members: thousands come in a second, and nearly all change nothing but when to look again."""
         if effects or self._tick_ms is None or self._gone is not None:
             self._tell(effects)
         elif not self._is_over:
             now_ms = self._member.now_ms
-            self._tick_at(self.machine.next_look_ms(now_ms), now_ms)
+            self._tick_at(self.machine.next_look_ms(broker_name, now_ms), now_ms)
 
     def _tell(self, effects: list[LeasedEffect]) -> None:
         for effect in effects:
@@ -334,7 +334,7 @@ class LeasedShell:
         def got(listed: Listed) -> None:
             if not self._is_over:
                 now_ms = member.now_ms
-                self._saw(self.machine.on_members(question, name, listed.members, sent_ms, now_ms))
+                self._saw(name, self.machine.on_members(question, name, listed.members, sent_ms, now_ms))
 
         member.ask(name, _members, got, partial(self._failed, question))
 
@@ -422,9 +422,8 @@ class LeasedShell:
 @lru_cache(64)
 def _together(lists: tuple[Listed, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """All members and those with stable ids, of all lists. Many members get the same lists."""
-    members = frozenset(name for listed in lists for name in listed.members)
-    stable = frozenset(name for listed in lists for name in listed.stable)
-    return members, stable
+    none: frozenset[str] = frozenset()
+    return none.union(*(listed.members for listed in lists)), none.union(*(listed.stable for listed in lists))
 
 
 def _unlock(client_id: str, queues: tuple[MessageQueue, ...], broker: SimBroker, _: "Connection") -> bool:

@@ -7,6 +7,7 @@ that hangs for longer than `LATE_MS_MAX` never arrives: that is what `docs/lease
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from trimtab.sim.timeline import Timeline
@@ -151,7 +152,7 @@ class Network:
         """From the broker to the member: an answer to a pull, a notice."""
         at_ms = self.back_ms(connection)
         if at_ms is not None:
-            self.timeline.at(at_ms, lambda: connection.process.run(work))
+            self.timeline.at(at_ms, partial(connection.process.run, work))
 
     def reset(self, connection: Connection) -> None:
         """The other end does not know this connection any more, and says so."""
@@ -255,9 +256,8 @@ class _Request(Generic[T]):
         if at_ms is None or at_ms > self.deadline_ms:
             self._fail_at(self.deadline_ms)
             return
-        process, answered = self.connection.process, self.answered
-        self.network.timeline.at(at_ms, lambda: process.run(lambda: answered(result)))
+        self.network.timeline.at(at_ms, partial(self.connection.process.run, partial(self.answered, result)))
 
     def _fail_at(self, ms: int) -> None:
-        timeline, process, failed = self.network.timeline, self.connection.process, self.failed
-        timeline.at(max(ms, timeline.now_ms), lambda: process.run(failed))
+        timeline = self.network.timeline
+        timeline.at(max(ms, timeline.now_ms), partial(self.connection.process.run, self.failed))

@@ -1,5 +1,6 @@
 """A process that runs on virtual time: it may be paused, crash, and have a clock that runs a little wrong."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trimtab.sim.timeline import LocalClock, Timeline, Work
@@ -57,7 +58,7 @@ class Process:
 
     def after(self, local_ms: int, work: Work) -> None:
         """Does something so much later by its own clock."""
-        self._timeline.after(self._clock.world_ms(local_ms), lambda: self.run(work))
+        self._timeline.after(self._clock.world_ms(local_ms), partial(self.run, work))
 
     def pause(self, ms: int) -> None:
         """Nothing of it runs for so long; its connections stay."""

@@ -69,6 +69,8 @@ class Reader:
         self._may_start = may_start
         self._load = Load()
         self._line: deque[tuple[Held, Piece]] = deque()
+        self._may_wait = False
+        """Whether some queue may have pieces that wait for its lease."""
         self._running = 0
         self._is_over = False
 
@@ -109,10 +111,11 @@ class Reader:
 
     def go_on(self) -> None:
         """Leases may be trusted again: what waited is handed out."""
-        for held in self.held.values():
+        for held in self.held.values() if self._may_wait else ():
             if held.waiting and self._may_start(held.queue):
                 self._line.extend((held, piece) for piece in held.waiting)
                 held.waiting.clear()
+        self._may_wait = self._may_wait and any(held.waiting for held in self.held.values())
         self._serve()
 
     def offset_to_store(self, queue: MessageQueue) -> int | None:
@@ -165,6 +168,7 @@ class Reader:
                 continue
             if not self._may_start(held.queue):
                 held.waiting.append(piece)
+                self._may_wait = True
                 continue
             self._start(held, piece)
 

@@ -39,15 +39,19 @@ class Timeline:
         self.now_ms = BEGIN_MS
         self.chance = seeded_chance(seed)
         self.events = 0
-        self._heap: list[tuple[int, int, Work]] = []
-        self._pushed = 0
+        self._times: list[int] = []
+        """A heap of all moments at which something is due, each once: there are far fewer than things to do."""
+        self._due: dict[int, deque[Work]] = {}
         self._digest = blake2b(digest_size=8)
         self._noted: deque[Noted] = deque(maxlen=REMEMBERED_EVENTS_MAX)
 
     def at(self, ms: int, work: Work) -> None:
         """Does something then; what is due at the same moment is done in the order in which it was asked for."""
-        self._pushed += 1
-        heapq.heappush(self._heap, (ms, self._pushed, work))
+        works = self._due.get(ms)
+        if works is None:
+            works = self._due[ms] = deque()
+            heapq.heappush(self._times, ms)
+        works.append(work)
 
     def after(self, ms: int, work: Work) -> None:
         """Does something so much later."""
@@ -55,9 +59,14 @@ class Timeline:
 
     def run_until(self, ms: int) -> None:
         """Lets everything happen up to that moment."""
-        heap = self._heap
-        while heap and heap[0][0] <= ms:
-            self.now_ms, _, work = heapq.heappop(heap)
+        times, due = self._times, self._due
+        while times and times[0] <= ms:
+            at_ms = self.now_ms = times[0]
+            works = due[at_ms]
+            work = works.popleft()
+            if not works:
+                heapq.heappop(times)
+                del due[at_ms]
             self.events += 1
             work()
         self.now_ms = max(self.now_ms, ms)

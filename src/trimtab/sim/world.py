@@ -66,6 +66,8 @@ class World:
         self.watch = Watch(self.timeline, is_strict=shape.mode == LEASED and shape.is_strict)
         self.network = Network(self.timeline, shape.weather)
         self.brokers: dict[str, SimBroker] = {}
+        self.queues: tuple[MessageQueue, ...] = ()
+        """All there are."""
         self.names = [SimNameServer(f"names-{at}") for at in range(shape.name_servers)]
         self.members: dict[int, SimMember] = {}
         """By place; a member that was restarted is another one in the same place."""
@@ -111,12 +113,8 @@ class World:
                 broker.logs[queue] = QueueLog(self.timeline.now_ms, self.shape.per_s)
         for server in self.names if names is None else names:
             server.register(TOPIC, broker_name, count)
+        self.queues = sorted_queues(queue for broker in self.brokers.values() for queue in broker.logs)
         self.watch.watch(self.queues)
-
-    @property
-    def queues(self) -> tuple[MessageQueue, ...]:
-        """All there are."""
-        return sorted_queues(queue for broker in self.brokers.values() for queue in broker.logs)
 
     def log(self, queue: MessageQueue) -> QueueLog:
         """The messages of a queue."""

@@ -1,5 +1,6 @@
 """How many queues each member should have."""
 
+from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -9,13 +10,26 @@ _PARTS = 1_000_000
 _REMEMBERED_GROUPS_MAX = 64
 
 
-@lru_cache(_REMEMBERED_GROUPS_MAX)
+_last: deque[tuple[tuple[str, ...], str, int, Mapping[str, int]]] = deque(maxlen=8)
+
+
 def even_quotas(group: str, members: tuple[str, ...], queues: int) -> Mapping[str, int]:
     """Equal shares, agreed upon without knowing who holds what.
 
     The odd queues go to the first in turn. With no more queues than members everybody may have one: shares are even whoever has it, so
     nobody must give it up to somebody with a better right; then the quotas add up to more than the queues.
     """
+    # The same tuple comes again and again: it is known by identity, since hashing a thousand names takes long.
+    for known, of_group, count, quotas in _last:
+        if known is members and count == queues and of_group == group:
+            return quotas
+    quotas = _even_quotas(group, members, queues)
+    _last.append((members, group, queues, quotas))
+    return quotas
+
+
+@lru_cache(_REMEMBERED_GROUPS_MAX)
+def _even_quotas(group: str, members: tuple[str, ...], queues: int) -> Mapping[str, int]:
     if queues <= len(members):
         return dict.fromkeys(members, min(queues, 1))
     base, odd = divmod(queues, len(members))

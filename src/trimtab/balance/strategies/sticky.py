@@ -26,11 +26,13 @@ class Sticky:
     name = "sticky"
 
     def plan(self, view: View) -> Plan:
-        if view.me not in view.members or not view.queues:
+        if not view.members or not view.queues:
             return outsider(view)
         if view.holders is None:
-            quotas = even_quotas(view.group, view.members, len(view.queues))
-            return up_to(view, quotas[view.me])
+            quota = even_quotas(view.group, view.members, len(view.queues)).get(view.me)
+            return outsider(view) if quota is None else up_to(view, quota)
+        if view.me not in view.members:
+            return outsider(view)
         holdings = known_holdings(view)
         counts = {member: len(queues) for member, queues in holdings.items()}
         quotas = fewest_moves_quotas(view.group, view.members, len(view.queues), counts)
