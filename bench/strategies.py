@@ -5,6 +5,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from bench.report import Row, print_rows
 from trimtab.balance import metrics
@@ -67,7 +68,10 @@ def decisions(queues: tuple[MessageQueue, ...], members: tuple[str, ...]) -> dic
     }
     return plain | {
         "sticky, leases alone": lambda: Sticky().plan(alone),
-        "sticky, leases alone, newcomer": lambda: Sticky().plan(newcomer),
+        # Another tuple each time, of which nothing is known; and the order, which is made when somebody looks at it.
+        "sticky, leases alone, newcomer": lambda: tuple(
+            Sticky().plan(replace(newcomer, queues=(*queues,))).acquire
+        ),
         "sticky, holders known": lambda: Sticky().plan(known),
         "weighted, holders known": lambda: Weighted({}, otherwise=1.0).plan(known),
         "lag, holders known": lambda: Lag().plan(known),
