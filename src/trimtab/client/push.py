@@ -38,7 +38,7 @@ from trimtab.client.push_engine import Callbacks, Dispatcher, Engine, OnQueues
 from trimtab.client.push_flights import FLIGHTS_GROUP, FlightPublisher
 from trimtab.client.push_leased import LeasedRounds
 from trimtab.client.push_leased_engine import LeasedEngine
-from trimtab.client.push_marks import Marks
+from trimtab.client.push_marks import Marks, come_again
 from trimtab.client.push_members import MemberLists, Seen
 from trimtab.client.push_modes import CLASSIC, LEASED, check_choice, mode_plan
 from trimtab.client.push_offsets import BrokerOffsets, FileOffsets
@@ -229,7 +229,7 @@ class PushConsumer:
             self._life = f"{os.getpid()}-{self._started_wall_ms}-{self._chance.randrange(2**48):012x}"
             is_id_chosen = self._client_id is not None and not self.is_broadcast
             self._rivals = Rivals(session, self.group_on_wire, self._life, is_id_chosen=is_id_chosen)
-            self._marks = Marks(session, self.group_on_wire)
+            self._marks = Marks()
             self._build(session)
         except BaseException:
             await release_session(session, consumer_group=self.group_on_wire)
@@ -436,19 +436,23 @@ class PushConsumer:
         """Whether queues may be shared by this view: not while this member has to come again to be known for what it is."""
         if self._plan.mode != LEASED or self._is_switching or not seen.lists:
             return True
-        mismarked_at = self._marks.due(seen)
+        mismarked_at = self._marks.due(seen, self._session.clock.monotonic_ms())
         if mismarked_at:
             self._spawn(self._come_again(mismarked_at))
-        foreign = seen.foreign - {self.client_id} if mismarked_at else seen.foreign
+        is_coming = self._marks.is_coming(seen)
+        foreign = seen.foreign - {self.client_id} if is_coming else seen.foreign
         if foreign and self.mode == LEASED:
             who = ", ".join(sorted(foreign)[:3])
             self._spawn(self._switch(CLASSIC, f"{who} in the group does not keep leases"))
         elif not seen.foreign and seen.is_whole and self.mode == CLASSIC:
             self._spawn(self._switch(LEASED, "all members keep leases again"))
-        return not mismarked_at
+        return not is_coming
 
     async def _come_again(self, mismarked_at: tuple[str, ...]) -> None:
-        await self._marks.come_again(mismarked_at)
+        try:
+            await come_again(self._session, self.group_on_wire, mismarked_at)
+        finally:
+            self._marks.came(mismarked_at, self._session.clock.monotonic_ms())
         self._rounds.soon()
         await self._look_who_is_there()
 

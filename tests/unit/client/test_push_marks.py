@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 from tests.unit.client.pushing import TOPIC, consumer, eventually, numbered, play, send
 from trimtab.client.push import PushConsumer
+from trimtab.client.push_marks import MARK_AGAIN_MS, Marks
+from trimtab.client.push_members import Look, Seen
 from trimtab.client.push_settings import Consuming
 from trimtab.client.received import Received
 from trimtab.testing import AsyncCluster
@@ -98,3 +100,52 @@ def test_where_that_does_not_help_the_group_shares_without_leases_and_is_left_in
             await eventually(lambda: member.mode == "leased", "leases again")
 
     play(scenario)
+
+
+def shown(asked_ms: int, *mismarked: str) -> Seen:
+    """What two brokers list, asked at one time."""
+    me = frozenset({"me"})
+    return Seen(
+        lists=tuple(Look(name, me, asked_ms, asked_ms + 1) for name in ("a", "b")),
+        is_whole=True,
+        members=me,
+        foreign=me if mismarked else frozenset(),
+        mismarked=frozenset(mismarked),
+        namesakes={},
+        stable=frozenset(),
+    )
+
+
+def test_a_list_that_was_asked_for_before_it_came_again_says_nothing_against_it() -> None:
+    """Its own goodbye makes the group look, and on a slow machine that look overtakes what follows the goodbye."""
+    marks = Marks()
+    assert marks.due(shown(0, "a", "b"), 10) == ("a", "b")
+    assert marks.is_coming(shown(0, "a", "b"))
+    on_the_way = shown(20, "a", "b")
+    assert (marks.due(on_the_way, 30), marks.is_coming(on_the_way)) == ((), True)
+    marks.came(("a", "b"), 40)
+    late = shown(40, "b")
+    assert (marks.due(late, 50), marks.is_coming(late)) == ((), True)
+
+
+def test_a_list_that_was_asked_for_after_it_came_again_is_believed() -> None:
+    marks = Marks()
+    marks.due(shown(0, "a"), 10)
+    marks.came(("a",), 40)
+    in_vain = shown(41, "a")
+    assert (marks.due(in_vain, 50), marks.is_coming(in_vain)) == ((), False)
+    assert marks.due(shown(MARK_AGAIN_MS, "a"), 10 + MARK_AGAIN_MS) == ("a",)
+
+
+def test_a_broker_that_is_still_being_told_is_not_left_a_second_time() -> None:
+    marks = Marks()
+    marks.due(shown(0, "a"), 10)
+    assert marks.due(shown(MARK_AGAIN_MS, "a"), 10 + MARK_AGAIN_MS) == ()
+
+
+def test_a_mark_that_was_shown_and_is_lost_again_is_a_new_accident() -> None:
+    marks = Marks()
+    marks.due(shown(0, "a"), 10)
+    marks.came(("a",), 40)
+    assert marks.due(shown(50), 60) == ()
+    assert marks.due(shown(70, "a"), 80) == ("a",)
