@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from tests.interop.servers import eventually, unique
+from trimtab.wire.bodies import ConsumerIdList
 from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.fastjson import decode_body
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.consume import OffsetResponse, QueryConsumerOffset
+from trimtab.wire.headers.consume import GroupOnly, OffsetResponse, QueryConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -255,6 +257,20 @@ def by_queue(messages: Sequence[Message]) -> dict[tuple[str | None, int], list[M
     for message in messages:
         queues.setdefault((message.broker, message.queue_id), []).append(message)
     return queues
+
+
+def members(server: ServerUnderTest, group: str) -> list[list[str]]:
+    """The sorted client ids of a group, as each broker lists them."""
+    answers = [
+        server.ask(broker.address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, GroupOnly(consumer_group=group))
+        for broker in server.brokers
+    ]
+    return [
+        sorted(decode_body(ConsumerIdList, answer.body).consumer_id_list)
+        if answer.code == ResponseCode.SUCCESS
+        else []
+        for answer in answers
+    ]
 
 
 def offset_stored(server: ServerUnderTest, group: str, queue: Queue) -> int | None:

@@ -247,5 +247,7 @@ def test_pull_polls_and_pulls_from_an_offset(go: Program, server: ServerUnderTes
             assert (found.status, found.first, found.end, found.next) == ("FOUND", 0, 10, 7)
             assert [message.offset for message in found.messages] == [3, 4, 5, 6]
         consumer.do("commit", topic=topic)
-        for queue in queues_of(server, topic, 1):
-            assert offset_stored(server, consumer.group, queue) == 10
+        queues = queues_of(server, topic, 1)
+        eventually(
+            lambda: {offset_stored(server, consumer.group, queue) for queue in queues} == {10}, "committed"
+        )

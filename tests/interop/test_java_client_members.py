@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.interop.servers import eventually, request, unique
+from tests.interop.stock_client import members
 from tests.raw import RawConnection
 from trimtab.wire.bodies import (
     ConsumeFromWhere,
     ConsumerConnection,
     ConsumerData,
-    ConsumerIdList,
     ConsumeType,
     HeartbeatData,
     MessageModel,
@@ -36,20 +36,6 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 QUEUES = 8
-
-
-def members(server: ServerUnderTest, group: str) -> list[list[str]]:
-    """The sorted client ids of a group, as each broker lists them."""
-    answers = [
-        server.ask(broker.address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, GroupOnly(consumer_group=group))
-        for broker in server.brokers
-    ]
-    return [
-        sorted(decode_body(ConsumerIdList, answer.body).consumer_id_list)
-        if answer.code == ResponseCode.SUCCESS
-        else []
-        for answer in answers
-    ]
 
 
 def connection(server: ServerUnderTest, group: str, broker: int = 0) -> ConsumerConnection | None:

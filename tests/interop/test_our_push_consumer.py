@@ -13,7 +13,7 @@ from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.ours import Loop, Ours
 from tests.interop.seeds import seed
 from tests.interop.servers import ApacheServer, eventually, unique
-from tests.interop.stock_client import Queue, offset_stored, plain
+from tests.interop.stock_client import Queue, members, offset_stored, plain
 from trimtab import blocking
 from trimtab.balance.strategies import Averagely, ByConfig, ByMachineRoom, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
@@ -205,6 +205,8 @@ def test_mqadmin_works_on_our_consumer(
         assert "PROP_CONSUME_TYPE : CONSUME_PASSIVELY" in status
         assert f"Topic: {topic} ClassFilter: false SubExpression: *" in status
         assert f"{topic} {server.brokers[0].name} 0 ProcessQueueInfo [commitOffset=2," in status
+        everywhere = [[ours.id]] * len(server.brokers)
+        eventually(lambda: members(server, group) == everywhere, "every broker lists it")
         reset = mqadmin.good("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0", "-f", "true")
         assert f"{server.brokers[0].name} 0 0" in reset
         eventually(lambda: len(ours.received) >= 32, "all came again")
@@ -230,6 +232,8 @@ def test_mqadmin_works_on_our_pull_consumer(
 
         eventually(lambda: came(16), "all came")
         ours.commit()
+        everywhere = [[ours.client_id]] * len(server.brokers)
+        eventually(lambda: members(server, group) == everywhere, "every broker lists it")
         connection = mqadmin.good("consumerConnection", "-g", group)
         assert "ConsumeType: CONSUME_ACTIVELY" in connection
         status = mqadmin.good("consumerStatus", "-g", group, "-i", ours.client_id)
