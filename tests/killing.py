@@ -18,6 +18,7 @@ async def a_killed_broker_costs_no_failed_send(
         await admin.create_topic(TOPIC, queues=4)
     async with Producer("g", nameserver=nameserver) as producer:
         receipts: list[Receipt] = []
+        before = 0
         all_used, killed = asyncio.Event(), asyncio.Event()
 
         async def worker() -> None:
@@ -29,12 +30,14 @@ async def a_killed_broker_costs_no_failed_send(
                 after += killed.is_set()
 
         async def killer() -> None:
+            nonlocal before
             await all_used.wait()
+            before = len(receipts)  # a broker that has just started may have been too busy for some of them
             await kill()
             killed.set()
 
         await asyncio.gather(killer(), *(worker() for _ in range(WORKERS)))
     assert {receipt.status for receipt in receipts} == {"SEND_OK"}
-    assert max(receipt.attempts for receipt in receipts) <= 2
-    assert sum(receipt.attempts > 1 for receipt in receipts) <= WORKERS
+    assert max(receipt.attempts for receipt in receipts[before:]) <= 2
+    assert sum(receipt.attempts > 1 for receipt in receipts[before:]) <= WORKERS
     assert {receipt.queue.broker_name for receipt in receipts[-WORKERS:]} <= brokers - {victim}
