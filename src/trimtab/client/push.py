@@ -74,8 +74,8 @@ from trimtab.wire.signing import Credentials
 _log = logging.getLogger(__name__)
 
 LOCKS_FIRST_AFTER_S = 1.0
-LEASED_OFFSETS_EVERY_S = 0.4
-"""After a crash what was finished since comes again."""
+LEASED_OFFSETS_EVERY_S = 0.25
+"""After a crash what was finished since comes again: half a second of it at most, half of which is left for the broker and a busy machine."""
 HANDOVER_S_MAX = 3.0
 """For the brokers' part of giving everything up."""
 OVERDUE_LOOKS = 15
