@@ -281,5 +281,14 @@ def offset_stored(server: ServerUnderTest, group: str, queue: Queue) -> int | No
     return decode_ext(OffsetResponse, answer.ext).offset if answer.code == ResponseCode.SUCCESS else None
 
 
+def wait_until_stored(server: ServerUnderTest, group: str, queues: Iterable[Queue], messages: int) -> None:
+    """Until the offsets of a group say that it has so many messages behind it. What a client says last is one-way: it may be under way when the client is gone."""
+    places = list(queues)
+    eventually(
+        lambda: sum(offset_stored(server, group, queue) or 0 for queue in places) == messages,
+        f"{messages} are stored as handled",
+    )
+
+
 def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}

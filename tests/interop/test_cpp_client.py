@@ -8,7 +8,7 @@ import pytest
 
 from tests.apache.cpp_client import start_cpp_program
 from tests.interop.servers import eventually, unique
-from tests.interop.stock_client import Program, Queue, encoded, offset_stored
+from tests.interop.stock_client import Program, Queue, encoded, wait_until_stored
 from trimtab import Message, MessageQueue, blocking
 from trimtab.wire.batch import decode_batch
 from trimtab.wire.properties import DELAY
@@ -120,10 +120,7 @@ def test_its_push_consumer_gets_every_message_and_stores_offsets(
         assert sorted((message.body for message in got), key=int) == [b"%d" % number for number in range(40)]
         assert {message.properties["KEYS"] for message in got} == {f"k{number}" for number in range(40)}
         queues = [Queue(topic, broker.name, number) for broker in server.brokers for number in range(4)]
-        eventually(
-            lambda: sum(offset_stored(server, consumer.group, queue) or 0 for queue in queues) == 40,
-            "its offsets are stored",
-        )
+        wait_until_stored(server, consumer.group, queues, 40)
 
 
 def test_it_gets_the_tags_that_it_asked_for_alone(cpp: Program, server: ServerUnderTest) -> None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.servers import eventually, unique
-from tests.interop.stock_client import StockError, by_queue, offset_stored, plain, pulled_of
+from tests.interop.stock_client import (
+    StockError,
+    by_queue,
+    offset_stored,
+    plain,
+    pulled_of,
+    wait_until_stored,
+)
 from trimtab.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -53,10 +60,7 @@ def test_push_gets_everything_once_and_its_offsets_stay(
             receipt.offset_id,
         )
     assert len(queues) == 8
-    # The last thing that it says before it goes is one-way: it may be under way still.
-    eventually(
-        lambda: sum(offset_stored(server, group, queue) or 0 for queue in queues) == 41, "offsets are stored"
-    )
+    wait_until_stored(server, group, queues, 41)
 
 
 def test_push_gets_several_at_once(java: Program, server: ServerUnderTest, producer: Client) -> None:
@@ -79,6 +83,8 @@ def test_offsets_at_the_broker_survive_the_consumer(
     producer.send_all(topic, numbers(12))
     with java.client("push", server, group=group, tags={topic: "*"}) as first:
         assert sorted_bodies(first.wait_for(12)) == numbers(12)
+        queues = first.holds(topic)
+    wait_until_stored(server, group, queues, 12)
 
     producer.send_all(topic, [b"12", b"13", b"14"])
     with java.client("push", server, group=group, tags={topic: "*"}) as second:

@@ -13,7 +13,7 @@ from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.ours import Loop, Ours
 from tests.interop.seeds import seed
 from tests.interop.servers import ApacheServer, eventually, unique
-from tests.interop.stock_client import Queue, members, offset_stored, plain
+from tests.interop.stock_client import Queue, members, offset_stored, plain, wait_until_stored
 from trimtab import blocking
 from trimtab.balance.strategies import Averagely, ByConfig, ByMachineRoom, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
@@ -171,6 +171,8 @@ def test_offsets_written_by_one_are_read_by_the_other(
     sender.send_all(topic, numbers(0, 16))
     with stock.client("push", server, group=group, tags={topic: "*"}) as java:
         java.wait_for(16)
+        queues = java.holds(topic)
+    wait_until_stored(server, group, queues, 16)
     sender.send_all(topic, numbers(16, 16))
     with Ours(loop, server, group, subscribe={topic: "*"}) as ours:
         eventually(lambda: len(ours.received) >= 16, "the next ones")
@@ -190,9 +192,7 @@ def test_mqadmin_works_on_our_consumer(
     queues = looker.queues(topic)
     with Ours(loop, server, group, subscribe={topic: "*"}) as ours:
         eventually(lambda: len(ours.received) >= 16, "all came")
-        eventually(
-            lambda: sum(offset_stored(server, group, q) or 0 for q in queues) == 16, "offsets are stored"
-        )
+        wait_until_stored(server, group, queues, 16)
         progress = mqadmin.good("consumerProgress", "-g", group)
         assert f"{topic} {server.brokers[0].name} 0 2 2 0" in progress
         assert "Diff Total: 0" in progress
