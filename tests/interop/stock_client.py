@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from tests.interop.servers import eventually, unique
-from trimtab.wire.bodies import ConsumerIdList
+from trimtab.wire.bodies import ConsumerIdList, SubscriptionGroupConfig
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.fastjson import decode_body
+from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.consume import GroupOnly, OffsetResponse, QueryConsumerOffset
+from trimtab.wire.headers.consume import GroupOnly, OffsetResponse, QueryConsumerOffset, UpdateConsumerOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -279,6 +280,20 @@ def offset_stored(server: ServerUnderTest, group: str, queue: Queue) -> int | No
     address = next(broker.address for broker in server.brokers if broker.name == queue.broker)
     answer = server.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
     return decode_ext(OffsetResponse, answer.ext).offset if answer.code == ResponseCode.SUCCESS else None
+
+
+def make_offset_table(server: ServerUnderTest, group: str, topic: str) -> None:
+    """Before a stock consumer of a new group stores its first offsets, all at once: at Apache's brokers they may replace one another (test_first_offsets.py)."""
+    for broker in server.brokers:
+        config = encode_body(SubscriptionGroupConfig(group_name=group))
+        answers = [
+            server.ask(broker.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config),
+            server.ask(
+                broker.address, RequestCode.UPDATE_CONSUMER_OFFSET,
+                UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=0),
+            ),
+        ]  # fmt: skip
+        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
 
 
 def wait_until_stored(server: ServerUnderTest, group: str, queues: Iterable[Queue], messages: int) -> None:

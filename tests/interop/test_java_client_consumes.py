@@ -12,6 +12,7 @@ from tests.interop.servers import eventually, unique
 from tests.interop.stock_client import (
     StockError,
     by_queue,
+    make_offset_table,
     offset_stored,
     plain,
     pulled_of,
@@ -40,15 +41,15 @@ def sorted_bodies(messages: list[Message]) -> list[bytes]:
 def test_push_gets_everything_once_and_its_offsets_stay(
     java: Program, server: ServerUnderTest, producer: Client
 ) -> None:
-    topic = server.make_topic()
+    topic, group = server.make_topic(), unique("group")
+    make_offset_table(server, group, topic)
     receipts = {receipt.id: receipt for receipt in producer.send_all(topic, numbers(40))}
 
-    with java.client("push", server, tags={topic: "*"}) as consumer:
+    with java.client("push", server, group=group, tags={topic: "*"}) as consumer:
         messages = consumer.wait_for(40)
         producer.send_all(topic, [b"40"])
         messages = consumer.wait_for(41)
         queues = consumer.holds(topic)
-        group = consumer.group
 
     assert sorted_bodies(messages) == numbers(41)
     for message in messages[:40]:
@@ -80,6 +81,7 @@ def test_offsets_at_the_broker_survive_the_consumer(
     java: Program, server: ServerUnderTest, producer: Client
 ) -> None:
     topic, group = server.make_topic(), unique("group")
+    make_offset_table(server, group, topic)
     producer.send_all(topic, numbers(12))
     with java.client("push", server, group=group, tags={topic: "*"}) as first:
         assert sorted_bodies(first.wait_for(12)) == numbers(12)

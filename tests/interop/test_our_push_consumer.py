@@ -13,7 +13,14 @@ from tests.interop.java_program import JAVA_CLIENTS
 from tests.interop.ours import Loop, Ours
 from tests.interop.seeds import seed
 from tests.interop.servers import ApacheServer, eventually, unique
-from tests.interop.stock_client import Queue, members, offset_stored, plain, wait_until_stored
+from tests.interop.stock_client import (
+    Queue,
+    make_offset_table,
+    members,
+    offset_stored,
+    plain,
+    wait_until_stored,
+)
 from trimtab import blocking
 from trimtab.balance.strategies import Averagely, ByConfig, ByMachineRoom, MachineRoomNearby
 from trimtab.client.push_outcomes import ConsumeLater
@@ -168,6 +175,7 @@ def test_offsets_written_by_one_are_read_by_the_other(
     loop: Loop, server: ServerUnderTest, stock: Program, sender: Client
 ) -> None:
     topic, group = server.make_topic(), unique("g")
+    make_offset_table(server, group, topic)
     sender.send_all(topic, numbers(0, 16))
     with stock.client("push", server, group=group, tags={topic: "*"}) as java:
         java.wait_for(16)

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from trimtab.client.commits import Table
 from trimtab.client.session import Session
 from trimtab.client.turns import Turns
 from trimtab.errors import NoRouteError, QueryNotFoundError
@@ -61,9 +62,12 @@ class QueueOffsets:
         """Where the group stands, if the broker knows."""
         header = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
         try:
-            return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, "committed offset")
+            offset = await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, "committed offset")
         except QueryNotFoundError:
             return None
+        if offset > 0:
+            self._session.commits.found(Table(await self._master_of(queue), self._group, queue.topic))
+        return offset
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Stores where the group stands. Commits of one queue wait for one another: a late one must not overtake."""
@@ -75,9 +79,7 @@ class QueueOffsets:
         )
         asked = f"commit of offset {offset} of {queue} for group {self._group!r}"
         address = await self._master_of(queue)
-        await self._session.ask(
-            address, RequestCode.UPDATE_CONSUMER_OFFSET, header, asked=asked, timeout_s=ASK_S
-        )
+        await self._session.commits.write(address, header, asked=asked, timeout_s=ASK_S)
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header, what: str) -> int:
         address = await self._master_of(queue)

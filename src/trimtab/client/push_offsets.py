@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trimtab.balance.start import NOT_STORED, UNKNOWN, At, AtEnd, AtTime, StartRule, where_to_start
+from trimtab.client.commits import Table
 from trimtab.client.session import Session
 from trimtab.client.turns import Turns
 from trimtab.errors import (
@@ -83,12 +84,16 @@ class BrokerOffsets:
         header = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
         try:
             answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, "offset")
-            return decode_ext(OffsetResponse, answer.ext).offset
+            address = await self._master_of(queue)
         except QueryNotFoundError:
             return NOT_STORED
         except TrimtabError as error:
             _log.warning("the offset of %s in %s cannot be read: %s", self._group, queue, error)
             return UNKNOWN
+        offset = decode_ext(OffsetResponse, answer.ext).offset
+        if offset > 0:
+            self._session.commits.found(Table(address, self._group, queue.topic))
+        return offset
 
     def is_writing(self, queue: MessageQueue) -> bool:
         """Whether an offset of the queue is on its way."""
@@ -109,9 +114,9 @@ class BrokerOffsets:
                     "offset %d of %s in %s is not stored: its lease is over", offset, self._group, queue
                 )
                 return False
-            await self._session.ask(
-                address, RequestCode.UPDATE_CONSUMER_OFFSET, self._commit(queue, offset, right),
-                asked=f"commit of {self._group} in {queue}", timeout_s=ASK_S,
+            await self._session.commits.write(
+                address, self._commit(queue, offset, right), asked=f"commit of {self._group} in {queue}", timeout_s=ASK_S,
+                may_write=lambda: right is None or right.holds(),
             )  # fmt: skip
         except TrimtabError as error:
             _log.warning("offset %d of %s in %s was not stored: %s", offset, self._group, queue, error)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from trimtab.client.commits import Commits
 from trimtab.client.routes import Route
 from trimtab.client.session_links import Links
 from trimtab.client.session_roles import Listener, Listeners, Roles
@@ -109,6 +110,8 @@ class Session:
         """The connection to an address, if it stands."""
         self.route_now = self._routes.now
         """The route of a topic, if it is known."""
+        self.commits = Commits(self.ask, clock)
+        """How offsets of groups are written."""
         self._heard: dict[str, _Heard] = {}
         self._listing_numbers = itertools.count(1)
         self._own_addresses: dict[tuple[str, str], int] = {}

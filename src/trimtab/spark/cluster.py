@@ -211,7 +211,7 @@ class ClusterView:
             )
             asked = f"commit of group {group!r} in {queue}"
             try:
-                await self._session.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, asked=asked)
+                await self._session.commits.write(address, header, asked=asked)
             except TrimtabError as error:
                 _log.warning("%s", error)
             else:
