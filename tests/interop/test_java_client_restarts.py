@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.interop.servers import eventually, unique
-from tests.interop.stock_client import StockError, offset_stored
+from tests.interop.stock_client import StockError, make_offset_table, offset_stored, wait_until_stored
 
 if TYPE_CHECKING:
     from tests.interop.java_program import JavaPrograms
@@ -27,9 +27,11 @@ def test_a_restart_of_the_brokers_loses_nothing(java_programs: JavaPrograms, ser
         old.client("push", server, tags={topic: "*"}) as staying,
     ):
         producer.send_all(topic, numbers(0, 40))
+        make_offset_table(server, gone, topic)
         with new.client("push", server, group=gone, tags={topic: "*"}) as leaving:
             leaving.wait_for(40)
             queues = leaving.holds(topic)
+        wait_until_stored(server, gone, queues, 40)
         staying.wait_for(40)
         before = {message.offset_id: message.body for message in reader.read_when(topic, 40)}
         offsets = {queue: offset_stored(server, gone, queue) for queue in queues}
