@@ -6,15 +6,15 @@ alone. Another process may be writing its first one just then: for a while what 
 """
 
 import logging
-from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeAlias
 
 from trimtab.client.turns import Turns
 from trimtab.errors import QueryNotFoundError, TrimtabError
 from trimtab.io.clock import Clock
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.commands import Command
-from trimtab.wire.headers.base import Header, decode_ext
+from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.consume import OffsetResponse, QueryConsumerOffset, UpdateConsumerOffset
 
 _log = logging.getLogger(__name__)
@@ -23,20 +23,8 @@ YOUNG_MS: Final = 5_000
 """For so long after this process wrote to a table first, another one's first write is thought possible."""
 WRITTEN_AGAIN_MAX: Final = 3
 
-
-class Asks(Protocol):
-    """How a session asks."""
-
-    async def __call__(
-        self,
-        address: str,
-        code: RequestCode,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        asked: str,
-        timeout_s: float | None = None,
-    ) -> Command: ...
+Ask: TypeAlias = Callable[..., Awaitable[Command]]
+"""As a session asks."""
 
 
 class Table(NamedTuple):
@@ -50,7 +38,7 @@ class Table(NamedTuple):
 class Commits:
     """See the module's own words. One for all consumers of a session; failures are raised."""
 
-    def __init__(self, ask: Asks, clock: Clock) -> None:
+    def __init__(self, ask: Ask, clock: Clock) -> None:
         self._ask = ask
         self._clock = clock
         self._first_writes: Turns[Table] = Turns()

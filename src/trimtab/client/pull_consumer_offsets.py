@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from trimtab.client.commits import Table
 from trimtab.client.session import Session
 from trimtab.client.turns import Turns
-from trimtab.errors import NoRouteError, QueryNotFoundError
+from trimtab.errors import QueryNotFoundError
 from trimtab.model import MessageQueue
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.headers.base import Header, decode_ext
@@ -66,7 +66,7 @@ class QueueOffsets:
         except QueryNotFoundError:
             return None
         if offset > 0:
-            self._session.commits.found(Table(await self._master_of(queue), self._group, queue.topic))
+            self._session.commits.found(Table(await self._session.master_of(queue), self._group, queue.topic))
         return offset
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
@@ -78,20 +78,11 @@ class QueueOffsets:
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
         asked = f"commit of offset {offset} of {queue} for group {self._group!r}"
-        address = await self._master_of(queue)
+        address = await self._session.master_of(queue)
         await self._session.commits.write(address, header, asked=asked, timeout_s=ASK_S)
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header, what: str) -> int:
-        address = await self._master_of(queue)
+        address = await self._session.master_of(queue)
         asked = f"{what} of {queue} for group {self._group!r}"
         answer = await self._session.ask(address, code, header, asked=asked, timeout_s=ASK_S)
         return decode_ext(OffsetResponse, answer.ext).offset
-
-    async def _master_of(self, queue: MessageQueue) -> str:
-        route = await self._session.route(queue.topic)
-        address = route.master_of(queue.broker_name)
-        if address is None:
-            address = (await self._session.refresh_route(queue.topic)).master_of(queue.broker_name)
-        if address is None:
-            raise NoRouteError(f"broker {queue.broker_name!r} of {queue} has no master now; is it running?")
-        return address

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from trimtab.client.session import Session
-from trimtab.errors import NoRouteError, TrimtabError
+from trimtab.errors import TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from trimtab.wire.codes import RequestCode
@@ -39,7 +39,7 @@ class Locks:
         )
         try:
             answer = await self._session.ask(
-                await self._master_of(queues[0]), RequestCode.LOCK_BATCH_MQ, body=encode_body(body),
+                await self._session.master_of(queues[0]), RequestCode.LOCK_BATCH_MQ, body=encode_body(body),
                 asked=f"lock {len(queues)} queues of {self._group}", timeout_s=LOCK_S,
             )  # fmt: skip
             granted = set(decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set)
@@ -54,17 +54,11 @@ class Locks:
         )
         try:
             await self._session.ask(
-                await self._master_of(queues[0]), RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body),
+                await self._session.master_of(queues[0]), RequestCode.UNLOCK_BATCH_MQ, body=encode_body(body),
                 asked=f"unlock {len(queues)} queues of {self._group}", timeout_s=LOCK_S,
             )  # fmt: skip
         except TrimtabError as error:
             _log.warning("%d queues of %s were not unlocked: %s", len(queues), self._group, error)
-
-    async def _master_of(self, queue: MessageQueue) -> str:
-        address = (await self._session.route(queue.topic)).master_of(queue.broker_name)
-        if address is None:
-            raise NoRouteError(f"broker {queue.broker_name!r} has no master now")
-        return address
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:

@@ -13,7 +13,6 @@ from trimtab.client.session import Session
 from trimtab.client.turns import Turns
 from trimtab.errors import (
     IllegalOperationError,
-    NoRouteError,
     QueryNotFoundError,
     SettingsError,
     TrimtabError,
@@ -84,7 +83,7 @@ class BrokerOffsets:
         header = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
         try:
             answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, "offset")
-            address = await self._master_of(queue)
+            address = await self._session.master_of(queue)
         except QueryNotFoundError:
             return NOT_STORED
         except TrimtabError as error:
@@ -108,7 +107,7 @@ class BrokerOffsets:
 
     async def _write(self, queue: MessageQueue, offset: int, right: Right | None) -> bool:
         try:
-            address = await self._master_of(queue)
+            address = await self._session.master_of(queue)
             if right is not None and not right.holds():
                 _log.info(
                     "offset %d of %s in %s is not stored: its lease is over", offset, self._group, queue
@@ -146,18 +145,9 @@ class BrokerOffsets:
         )  # fmt: skip
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header, what: str) -> Command:
-        address = await self._master_of(queue)
+        address = await self._session.master_of(queue)
         asked = f"{what} of {self._group} in {queue}"
         return await self._session.ask(address, code, header, asked=asked, timeout_s=ASK_S)
-
-    async def _master_of(self, queue: MessageQueue) -> str:
-        route = await self._session.route(queue.topic)
-        address = route.master_of(queue.broker_name)
-        if address is None:
-            address = (await self._session.refresh_route(queue.topic)).master_of(queue.broker_name)
-        if address is None:
-            raise NoRouteError(f"broker {queue.broker_name!r} of {queue} has no master now")
-        return address
 
 
 class FileOffsets:

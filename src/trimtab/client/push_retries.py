@@ -48,11 +48,7 @@ class Retries:
         return True
 
     async def _send_back(self, message: Received, delay_level: int) -> None:
-        queue = message.queue
-        route = await self._session.route(queue.topic)
-        address = route.master_of(queue.broker_name)
-        if address is None:
-            raise NoRouteError(f"{queue.broker_name} has no master now; {message} cannot be sent back to it")
+        address = await self._session.master_of(message.queue)
         header = ConsumerSendMsgBack(
             offset=message.stored.physical_offset,
             group=self._group,
@@ -72,9 +68,7 @@ class Retries:
         if not queues:
             raise NoRouteError(f"the retry topic {topic!r} has no writable queue")
         queue = queues[self._chance.randrange(len(queues))]
-        address = route.master_of(queue.broker_name)
-        if address is None:
-            raise NoRouteError(f"{queue.broker_name} has no master now")
+        address = await self._session.master_of(queue)
         stored = message.stored
         header = SendMessageV2(
             producer_group=self._group, topic=topic, default_topic=DEFAULT_TOPIC, default_topic_queue_nums=1,

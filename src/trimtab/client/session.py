@@ -110,6 +110,8 @@ class Session:
         """The connection to an address, if it stands."""
         self.route_now = self._routes.now
         """The route of a topic, if it is known."""
+        self.master_of = self._routes.master_of
+        """The address where a queue is written; asked for anew if the known route has none."""
         self.commits = Commits(self.ask, clock)
         """How offsets of groups are written."""
         self._heard: dict[str, _Heard] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from trimtab.client.routes import MASTER, Route, as_new_topic
 from trimtab.errors import NoRouteError, TrimtabError
+from trimtab.model import MessageQueue
 from trimtab.wire.bodies import TopicRouteData
 from trimtab.wire.resources import DEFAULT_TOPIC
 
@@ -53,6 +54,15 @@ class Routes:
                 _log.info("route of %s not refreshed: %s", topic, error)
 
         await asyncio.gather(*(refresh(topic) for topic in list(self._known)))
+
+    async def master_of(self, queue: MessageQueue) -> str:
+        """The address where a queue is written, locked and its offsets are kept; asked for anew if the known route has none."""
+        address = (await self.of(queue.topic)).master_of(queue.broker_name)
+        if address is None:
+            address = (await self.refresh(queue.topic)).master_of(queue.broker_name)
+        if address is None:
+            raise NoRouteError(f"broker {queue.broker_name!r} of {queue} has no master now; is it running?")
+        return address
 
     def forget(self, topic: str) -> None:
         """Nobody uses the topic any more."""
