@@ -6,6 +6,7 @@ ends the process where it is.
 """
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -431,6 +432,8 @@ async def _serve(
                 await start_dashboard(
                     stack, nameserver.address, outside.tls_to_ourselves(), announcement.folder, dashboard_port
                 )
+        # What is there now stays for good: looking for garbage in it would hold up answers again and again.
+        gc.freeze()
         await stopping.wait()
 
 

@@ -8,10 +8,12 @@ searches looks at the messages themselves. Like the queues, the index can be mad
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, pack, unpack_from
+from sys import byteorder
 from typing import NamedTuple
 
 from trimtab.broker.store.errors import StoreDamagedError
 from trimtab.broker.store.handles import Handles
+from trimtab.broker.store.queues import first_where
 from trimtab.io.disk import Disk, opened
 from trimtab.wire.hashing import crc32
 
@@ -21,6 +23,8 @@ CHUNK_ENTRIES_MIN = 1 << 16
 
 _ENTRY = Struct(">IqII")  # hash, place in the log, seconds since 1970, checksum of the record
 ENTRY_BYTES = _ENTRY.size
+_SECONDS = slice(3, None, ENTRY_BYTES // 4)
+"""Of all entries of a bucket, where it is seen as words of four bytes in the machine's own order."""
 _pack_entry = _ENTRY.pack
 _MAGIC = b"trix"
 _VERSION = 1
@@ -53,12 +57,10 @@ class Gathered:
         self.newest_ms = 0
 
     def split(self, log_offset: int) -> "Gathered":
-        """Takes out and gives back what points to `log_offset` or behind it, which is not much."""
+        """Takes out and gives back what points to `log_offset` or behind it: at a busy broker some ten thousand entries, while others wait."""
         behind = Gathered(log_offset)
         for number, bucket in enumerate(self.buckets):
-            at = len(bucket)
-            while at and _ENTRY.unpack_from(bucket, at - ENTRY_BYTES)[1] >= log_offset:
-                at -= ENTRY_BYTES
+            at = _first_behind(bucket, log_offset)
             behind.buckets[number] = bucket[at:]
             behind.entries += (len(bucket) - at) // ENTRY_BYTES
             del bucket[at:]
@@ -68,8 +70,9 @@ class Gathered:
 
     def look_at_times(self) -> None:
         """From when to when the entries are, to the second: a file that claimed more would be read for nothing."""
-        seconds = [entry[2] for bucket in self.buckets for entry in _ENTRY.iter_unpack(bucket)]
-        if seconds:
+        words = {word for bucket in self.buckets for word in set(memoryview(bucket).cast("I")[_SECONDS])}
+        if words:
+            seconds = [int.from_bytes(word.to_bytes(4, byteorder)) for word in words]
             self.oldest_ms, self.newest_ms = min(seconds) * 1000, max(seconds) * 1000 + 999
 
 
@@ -226,6 +229,16 @@ class Index:
         for name in dropped:
             self._handles.drop(name)
         return dropped
+
+
+def _first_behind(bucket: bytearray, log_offset: int) -> int:
+    """Where the entries begin that point to `log_offset` or behind it; all stand in the order of the log."""
+
+    def is_behind(number: int) -> bool:
+        at = number * ENTRY_BYTES
+        return int.from_bytes(bucket[at + 4 : at + 12]) >= log_offset
+
+    return ENTRY_BYTES * first_where(0, len(bucket) // ENTRY_BYTES, is_behind)
 
 
 def key_hash_of(topic: bytes, key: bytes) -> int:
