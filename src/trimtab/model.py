@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 
-class MessageQueue(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class MessageQueue(msgspec.Struct, frozen=True, rename="camel", gc=False, cache_hash=True):
     """One queue of one topic on one broker; `brokerName`, `queueId` and `topic` in JSON.
 
     It has no order of its own: Java sorts the names by UTF-16 units, which differs from Python's order
