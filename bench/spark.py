@@ -64,20 +64,20 @@ def rows() -> list[Row]:
 
 def _sizes(spark: Any, servers: dict[str, str], size: int, messages: int) -> list[Row]:
     what = f"{messages:,} × {size} B"
-    topic = f"bench-{size}"
-    written, full, kafka_like, projected = {}, {}, {}, {}
+    written = _written(spark, servers, size, messages)
+    readers: dict[tuple[str, str], Callable[[], None]] = {}
     for name, address in servers.items():
-        _make_topic(name, address, topic)
-        _make_topic(name, address, WARM)
-        _write(spark, name, address, WARM, size, 10_000)
-        seconds = _seconds(partial(_write, spark, name, address, topic, size, messages))
-        written[name] = _tell(f"sink, {what}", name, messages / seconds)
-        full[name] = _tell(f"read, {what}", name, _rate(messages, _reader(spark, name, address, topic)))
+        topic = _topic(size, RUNS - 1)
+        readers["full", name] = _reader(spark, name, address, topic)
         if name != KAFKA:
-            as_kafka = _reader(spark, name, address, topic, schemaMode="kafka")
-            kafka_like[name] = _tell(f"read as Kafka, {what}", name, _rate(messages, as_kafka))
-            offsets = _reader(spark, name, address, topic, columns="queueId,queueOffset")
-            projected[name] = _tell(f"read offsets, {what}", name, _rate(messages, offsets))
+            readers["as Kafka", name] = _reader(spark, name, address, topic, schemaMode="kafka")
+            readers["offsets", name] = _reader(spark, name, address, topic, columns="queueId,queueOffset")
+    rates = _in_turns(readers, messages)
+    for (how, name), rate in rates.items():
+        _tell(f"read {how}, {what}", name, rate)
+    full = {name: rate for (how, name), rate in rates.items() if how == "full"}
+    kafka_like = {name: rate for (how, name), rate in rates.items() if how == "as Kafka"}
+    projected = {name: rate for (how, name), rate in rates.items() if how == "offsets"}
     return [
         *_beside_kafka(f"sink, {what}", written, written[KAFKA], goals=(1.0, 1.0)),
         *_beside_kafka(f"read, all 19 columns, {what}", full, full[KAFKA], goals=(1.3, 2.0)),
@@ -87,6 +87,37 @@ def _sizes(spark: Any, servers: dict[str, str], size: int, messages: int) -> lis
             for name, rate in projected.items()
         ),
     ]
+
+
+def _written(spark: Any, servers: dict[str, str], size: int, messages: int) -> dict[str, float]:
+    """Rows a second into a new topic of each server, in turns."""
+    for name, address in servers.items():
+        _make_topic(name, address, WARM)
+        _write(spark, name, address, WARM, size, 10_000)
+        for run in range(RUNS):
+            _make_topic(name, address, _topic(size, run))
+    seconds: dict[str, list[float]] = {name: [] for name in servers}
+    for run in range(RUNS):
+        for name, address in servers.items():
+            write = partial(_write, spark, name, address, _topic(size, run), size, messages)
+            seconds[name].append(_seconds(write))
+            _tell(f"sink, {messages:,} × {size} B", name, messages / seconds[name][-1])
+    return {name: messages / statistics.median(taken) for name, taken in seconds.items()}
+
+
+def _topic(size: int, run: int) -> str:
+    return f"bench-{size}-{run}"
+
+
+def _in_turns(
+    readers: dict[tuple[str, str], Callable[[], None]], messages: int
+) -> dict[tuple[str, str], float]:
+    """The median of each, warmed up. They take turns, so that what else the machine does is shared by all."""
+    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in readers}
+    for _ in range(RUNS + 1):
+        for key, read in readers.items():
+            seconds[key].append(_seconds(read))
+    return {key: messages / statistics.median(taken[1:]) for key, taken in seconds.items()}
 
 
 def _beside_kafka(
@@ -201,9 +232,9 @@ def _per_trigger(what: str, seconds: dict[str, float]) -> list[Row]:
 def _trigger_s(spark: Any, name: str, address: str, options: dict[str, str], *, is_empty: bool) -> float:
     """The median of some triggers, after some that warm up."""
     where = (
-        {"kafka.bootstrap.servers": address, "subscribe": "bench-128"}
+        {"kafka.bootstrap.servers": address, "subscribe": _topic(128, 0)}
         if name == KAFKA
-        else {"nameserver": address, "topic": "bench-128"}
+        else {"nameserver": address, "topic": _topic(128, 0)}
     )
     stream = spark.readStream.format("kafka" if name == KAFKA else "rocketmq").options(**where, **options)
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
