@@ -32,6 +32,9 @@ RANGE_GROUP = "TOOLS_CONSUMER"
 """Who reads when nobody says; Apache's tools use it too."""
 BATCH_MESSAGES = 10_000
 STALL_S_MAX = 60.0
+GATHERED_BYTES = 128 << 10
+GATHERED_S_MAX = 0.002
+"""Whoever reads is woken for so much at once, for the end of the range, or after so long. A stock broker's answers are small, and waking costs as much as asking."""
 EVERYTHING = Wanted()
 
 
@@ -119,8 +122,14 @@ class _RangeReader:
         self._start, self._end = start, end
         self._queue = queue
         self._stall_s_max = stall_s_max
+        self._loop = asyncio.get_running_loop()
         self._arrived: deque[Pulled] = deque()
-        self._news = asyncio.Event()
+        self._arrived_bytes = 0
+        """Since somebody waits."""
+        self._waiting: asyncio.Future[None] | None = None
+        self._waits_since = 0.0
+        self._stall: asyncio.TimerHandle | None = None
+        self._bell: asyncio.TimerHandle | None = None
         self._failure: TrimtabError | None = None
         self._last_trouble: TrimtabError | None = None
         self._reached = start
@@ -138,15 +147,42 @@ class _RangeReader:
                 raise self._failure
             if self._reached >= self._end:
                 return None
-            self._news.clear()
-            try:
-                async with asyncio.timeout(self._stall_s_max):
-                    await self._news.wait()
-            except TimeoutError:
-                raise self._unreachable() from self._last_trouble
+            await self._more()
         pulled = self._arrived.popleft()
         self._reached = pulled.next_offset
         return pulled
+
+    async def _more(self) -> None:
+        self._waiting = self._loop.create_future()
+        self._waits_since, self._arrived_bytes = self._loop.time(), 0
+        if self._stall is None:
+            self._stall = self._loop.call_later(self._stall_s_max, self._look_for_a_stall)
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _ring(self) -> None:
+        self._bell = None
+        if self._arrived:
+            self._wake()
+
+    def _look_for_a_stall(self) -> None:
+        """One timer for many waits, since nearly all are short: it is set anew for what is left of the present one."""
+        self._stall = None
+        if self._waiting is None:
+            return
+        left_s = self._waits_since + self._stall_s_max - self._loop.time()
+        if left_s > 0:
+            self._stall = self._loop.call_later(left_s, self._look_for_a_stall)
+            return
+        self._failure = self._unreachable()
+        self._failure.__cause__ = self._last_trouble
+        self._wake()
 
     @property
     def tally(self) -> Tally:
@@ -154,6 +190,9 @@ class _RangeReader:
 
     def close(self) -> None:
         self._pulls.drop()
+        for timer in (self._stall, self._bell):
+            if timer is not None:
+                timer.cancel()
 
     def _unreachable(self) -> RangeUnreachableError:
         return RangeUnreachableError(
@@ -167,7 +206,13 @@ class _RangeReader:
     def on_pulled(self, pulled: Pulled) -> None:
         self._last_trouble = None
         self._arrived.append(pulled)
-        self._news.set()
+        if self._waiting is None:
+            return
+        self._arrived_bytes += len(pulled.body)
+        if self._arrived_bytes >= GATHERED_BYTES or pulled.next_offset >= self._end:
+            self._wake()
+        elif self._bell is None:
+            self._bell = self._loop.call_later(GATHERED_S_MAX, self._ring)
 
     def on_moved(self, moved: OffsetMoved) -> int | None:
         self._failure = RangeGoneError(
@@ -177,14 +222,14 @@ class _RangeReader:
             min_offset=moved.min_offset,
             max_offset=moved.max_offset,
         )
-        self._news.set()
+        self._wake()
         return None
 
     def on_trouble(self, _queue: MessageQueue, error: TrimtabError) -> None:
         self._last_trouble = error
         if not error.retriable:
             self._failure = error
-            self._news.set()
+            self._wake()
 
     def riding(self, _queue: MessageQueue) -> Riding | None:
         return None
