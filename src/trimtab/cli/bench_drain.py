@@ -58,7 +58,7 @@ def drain(shell: Shell, topic: str, group: str | None, api: str, batch: int, dep
 
     async def run() -> DrainReport:
         with progress_bar("draining", None, is_quiet=shell.as_json) as advance:
-            return await run_drain(load, (lambda _: None) if shell.as_json else advance)
+            return await run_drain(load, None if shell.as_json else advance)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         report = runner.run(run())

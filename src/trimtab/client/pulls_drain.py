@@ -62,7 +62,7 @@ class DrainReport(msgspec.Struct, frozen=True, kw_only=True):
 class _Count:
     """Messages and bytes so far, and when it is enough."""
 
-    def __init__(self, total: int, progress: Progress) -> None:
+    def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = total
         self.messages = 0
         self.body_bytes = 0
@@ -72,12 +72,13 @@ class _Count:
     def add(self, messages: int, body_bytes: int) -> None:
         self.messages += messages
         self.body_bytes += body_bytes
-        self._progress(messages)
+        if self._progress is not None:
+            self._progress(messages)
         if self.messages >= self.total:
             self.is_enough.set()
 
 
-async def run_drain(load: DrainLoad, progress: Progress = lambda _: None) -> DrainReport:
+async def run_drain(load: DrainLoad, progress: Progress | None = None) -> DrainReport:
     """Drains a topic. Whatever is sent while it runs is not waited for."""
     if load.batch_messages < 1:
         raise SettingsError("batch_messages must be 1 or more")

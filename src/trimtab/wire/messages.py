@@ -163,7 +163,8 @@ class StoredMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
         body = self._body
         if body is None:
             body_at = self._body_at
-            body = bytes(self._buffer[body_at : body_at + self.stored_body_bytes])
+            piece = self._buffer[body_at : body_at + self.stored_body_bytes]
+            body = piece if type(piece) is bytes else bytes(piece)
             if self.sys_flag & COMPRESSED_FLAG and body:
                 body = self._inflated(body)
             force_setattr(self, "_body", body)
