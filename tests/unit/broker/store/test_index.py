@@ -2,7 +2,7 @@ import pytest
 
 from trimtab.broker.store import StoreDamagedError
 from trimtab.broker.store.handles import Handles
-from trimtab.broker.store.index import BUCKETS, Index, key_hash_of
+from trimtab.broker.store.index import BUCKETS, Gathered, Index, key_hash_of
 from trimtab.io.disk import MemoryDisk, opened
 
 EVER = 1 << 60
@@ -66,6 +66,20 @@ def test_what_is_not_durable_stays_for_the_next_chunk() -> None:
     assert again.attach(disk, 0, 2000) == []
     assert found(again, b"even") == list(range(18, -1, -2))
     assert found(index, b"even") == list(range(48, -1, -2))
+
+
+@pytest.mark.parametrize("durable", [1, 99, 100, 101, 2000, 2050, 4900, 4999, 5000, 9000])
+def test_a_chunk_ends_where_the_log_is_durable_and_the_rest_knows_its_times(durable: int) -> None:
+    disk = MemoryDisk()
+    index = filled(disk, messages=50)
+    file_chunk(index, disk, durable)
+    again = Index(Handles(disk, 4), salt=5)
+    assert again.attach(disk, 0, durable) == []
+    filed = min(50, -(-durable // 100))
+    assert sorted(found(again, b"even") + found(again, b"odd")) == list(range(filed))
+    assert sorted(found(index, b"even") + found(index, b"odd")) == list(range(50))
+    rest = [(one.oldest_ms, one.newest_ms) for one in index.sources(0, EVER) if isinstance(one, Gathered)]
+    assert rest == ([(filed * 1000, 49_999)] if filed < 50 else [])
 
 
 def test_chunks_come_back_and_stray_ones_are_removed() -> None:
