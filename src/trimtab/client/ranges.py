@@ -176,6 +176,9 @@ class _RangeReader:
         self._stall = None
         if self._waiting is None:
             return
+        if self._arrived:  # a moment ago; whoever reads was to be woken for more of it
+            self._wake()
+            return
         left_s = self._waits_since + self._stall_s_max - self._loop.time()
         if left_s > 0:
             self._stall = self._loop.call_later(left_s, self._look_for_a_stall)
