@@ -43,11 +43,19 @@ class Work(Piece, eq=False, gc=False):
     """
 
     held: "HeldQueue"
-    received: list[Received]
+    among: list[Received]
+    """All that came with them; a list of its own for each piece would make the garbage collector's list long again."""
+    at: int
+    """Where they begin in it."""
     source: Source
     started_ms: int = NOT_STARTED
     task: "asyncio.Task[None] | None" = None
     """Who runs the handler, while it runs."""
+
+    @property
+    def received(self) -> list[Received]:
+        """The messages."""
+        return self.among[self.at : self.at + self.messages]
 
 
 class HeldQueue:
@@ -130,19 +138,19 @@ class HeldQueue:
 
     def _one_by_one(self, received: list[Received], source: Source) -> list[Work]:
         work = []
-        for message in received:
+        for at, message in enumerate(received):
             stored = message.stored
             offset = stored.queue_offset
-            work.append(Work(offset, offset, 1, stored.stored_body_bytes, self, [message], source))
+            work.append(Work(offset, offset, 1, stored.stored_body_bytes, self, received, at, source))
         return work
 
     def _by_batches(self, received: list[Received], source: Source, batch_messages_max: int) -> list[Work]:
         work = []
-        for start in range(0, len(received), batch_messages_max):
-            some = received[start : start + batch_messages_max]
+        for at in range(0, len(received), batch_messages_max):
+            some = received[at : at + batch_messages_max]
             size_bytes = sum([message.stored.stored_body_bytes for message in some])
             first, last = some[0].stored.queue_offset, some[-1].stored.queue_offset
-            work.append(Work(first, last, len(some), size_bytes, self, some, source))
+            work.append(Work(first, last, len(some), size_bytes, self, received, at, source))
         return work
 
     def finish(self, work: Work) -> None:
@@ -153,7 +161,7 @@ class HeldQueue:
 
     def keep(self, work: Work, left: list[Received]) -> None:
         """Only these messages of the work are left to be handled, again."""
-        work.received = left
+        work.among, work.at = left, 0
         size_bytes = sum(message.stored.stored_body_bytes for message in left)
         self.progress.shrink(work, left[0].queue_offset, len(left), size_bytes)
 
