@@ -2,8 +2,9 @@
 
 Apache's rule: a queue is granted if nobody holds it, if the asker holds it already, or if the holder has not renewed for
 60 s; each grant renews. Ours adds two things that no stock client notices. A lease whose connection is closed ends after a
-short grace, unless the same client id comes back and renews first, so that a restart is not a change. And every new holder
-gets a higher epoch, by which the commit of a former holder can be told from that of the present one.
+short grace, unless the same client id comes back and renews first, so that a restart is not a change; a client that goes on by
+itself without a connection, as Java's does for 30 s, is waited for as long. And every new holder gets a higher epoch, by which
+the commit of a former holder can be told from that of the present one.
 """
 
 from collections.abc import Iterable
@@ -28,6 +29,8 @@ class Lease:
     since_ms: int
     renewed_ms: int
     ends_ms: int
+    trusted_ms: int = 0
+    """So long after each renewal its client goes on by itself, even if its connection is gone."""
 
 
 class LeaseTable:
@@ -50,7 +53,14 @@ class LeaseTable:
         return self._count
 
     def lock(
-        self, group: str, client_id: str, connection: int, queues: Iterable[MessageQueue], now_ms: int
+        self,
+        group: str,
+        client_id: str,
+        connection: int,
+        queues: Iterable[MessageQueue],
+        now_ms: int,
+        *,
+        trusted_ms: int = 0,
     ) -> list[MessageQueue]:
         """The queues that the client holds after this, of those it asked for."""
         leases = self._groups.get(group, {})
@@ -60,10 +70,14 @@ class LeaseTable:
             if held is not None and held.client_id != client_id and now_ms <= held.ends_ms:
                 continue
             if held is None or now_ms > held.ends_ms:
-                lease = self._new_lease(group, queue, client_id, connection, now_ms)
-            else:
-                ends_ms = now_ms + self._lease_ms
-                lease = replace(held, connection=connection, renewed_ms=now_ms, ends_ms=ends_ms)
+                held = self._new_lease(group, queue, client_id, connection, now_ms)
+            lease = replace(
+                held,
+                connection=connection,
+                renewed_ms=now_ms,
+                ends_ms=now_ms + self._lease_ms,
+                trusted_ms=trusted_ms,
+            )
             self._remove(group, queue)
             leases = self._put(group, queue, lease)
             granted.append(queue)
@@ -88,13 +102,14 @@ class LeaseTable:
         return {queue: held.client_id for queue, held in leases.items() if now_ms <= held.ends_ms}
 
     def close(self, connection: int, now_ms: int, *, is_known_to_peer: bool = True) -> None:
-        """A connection is gone: what was leased through it ends after the grace.
+        """A connection is gone: what was leased through it ends after the grace, and not before its client must have stopped.
 
-        If this side closed it the peer may not know for a while; then its leases last as long as a client trusts them.
+        If this side closed it the peer may not know for a while; then its leases last as long as a client of ours trusts them.
         """
-        ends_ms = now_ms + (self._closed_grace_ms if is_known_to_peer else UNSEEN_CLOSE_GRACE_MS)
+        grace_ends_ms = now_ms + (self._closed_grace_ms if is_known_to_peer else UNSEEN_CLOSE_GRACE_MS)
         for group, queue in self._held.get(connection, ()):
             held = self._groups[group][queue]
+            ends_ms = max(grace_ends_ms, held.renewed_ms + held.trusted_ms)
             self._groups[group][queue] = replace(held, ends_ms=min(held.ends_ms, ends_ms))
 
     def drop_group(self, group: str) -> None:

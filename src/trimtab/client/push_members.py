@@ -11,7 +11,7 @@ from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import Connection, ConsumerConnection, ConsumerConnectionAndLeases, KVTable
-from trimtab.wire.codes import LEASED_VERSION, LanguageCode, RequestCode
+from trimtab.wire.codes import RequestCode, keeps_leases
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.headers.consume import GroupAndLeases
 
@@ -69,7 +69,7 @@ class MemberLists:
         answers = await asyncio.gather(*(self._look_at(name) for name in names))
         found = [answer for answer in answers if answer is not None]
         connections = [connection for _, table in found for connection in table.connection_set]
-        foreign = {connection.client_id or "" for connection in connections if not keeps_leases(connection)}
+        foreign = {connection.client_id or "" for connection in connections if not _keeps_leases(connection)}
         members = frozenset(connection.client_id or "" for connection in connections)
         return Seen(
             lists=tuple(look for look, _ in found),
@@ -107,7 +107,7 @@ class MemberLists:
 
     def _is_mismarked(self, table: ConsumerConnection) -> bool:
         mine = [one for one in table.connection_set if one.client_id == self._session.client_id]
-        return bool(mine) and not any(map(keeps_leases, mine))
+        return bool(mine) and not any(map(_keeps_leases, mine))
 
     async def _look_at(self, broker_name: str) -> tuple[Look, ConsumerConnectionAndLeases] | None:
         sent_ms = self._session.clock.monotonic_ms()
@@ -139,9 +139,9 @@ def _ids(table: ConsumerConnection) -> frozenset[str]:
     return frozenset(connection.client_id or "" for connection in table.connection_set)
 
 
-def keeps_leases(connection: Connection) -> bool:
-    """By what it says of itself in its heartbeats. One of ours in classic mode, or a pull consumer, does not say it. PURE."""
-    return connection.language is LanguageCode.PYTHON and connection.version == LEASED_VERSION
+def _keeps_leases(connection: Connection) -> bool:
+    """One of ours in classic mode, or a pull consumer, does not say it. PURE."""
+    return connection.language is not None and keeps_leases(connection.language.name, connection.version)
 
 
 def up_ms(facts: Mapping[str, str]) -> int:

@@ -210,5 +210,11 @@ LEASED_VERSION = Version.V4_9_3_SNAPSHOT
 """What heartbeats say for groups in which the client keeps leases. Brokers show it in their lists of members and treat it as the other one;
 no stock client says it, and none of them says that it is written in Python."""
 
+
+def keeps_leases(language: str, version: int) -> bool:
+    """Whether a member of a group says of itself, in its heartbeats, that it reads a queue only while it holds its lease."""
+    return language == LanguageCode.PYTHON.name and version == LEASED_VERSION
+
+
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2

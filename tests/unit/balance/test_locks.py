@@ -79,3 +79,20 @@ def test_a_close_that_the_client_may_not_know_of_frees_nothing_before_it_must_ha
     table.close(1, 0, is_known_to_peer=False)
     assert table.lock("g", "b", 2, Q[:1], 9_000) == []
     assert table.lock("g", "b", 2, Q[:1], 10_001) == Q[:1]
+
+
+def test_a_client_that_goes_on_without_a_connection_is_waited_for() -> None:
+    """Java's client trusts a lock for 30 s after each renewal, whatever becomes of its connection."""
+    table = LeaseTable(closed_grace_ms=3_000)
+    table.lock("g", "a", 1, Q[:1], 0, trusted_ms=30_000)
+    table.lock("g", "a", 1, Q[:1], 20_000, trusted_ms=30_000)
+    table.close(1, 21_000)
+    assert table.lock("g", "b", 2, Q[:1], 50_000) == []
+    assert table.lock("g", "b", 2, Q[:1], 50_001) == Q[:1]
+
+
+def test_no_wait_is_longer_than_the_lease() -> None:
+    table = LeaseTable(lease_ms=10_000, closed_grace_ms=3_000)
+    table.lock("g", "a", 1, Q[:1], 0, trusted_ms=30_000)
+    table.close(1, 1_000)
+    assert table.lock("g", "b", 2, Q[:1], 10_001) == Q[:1]

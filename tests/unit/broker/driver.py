@@ -200,6 +200,7 @@ class Client:
         consumes: dict[str, list[str]] | None = None,
         produces: list[str] | None = None,
         version: int = Version.V4_9_3,
+        language: LanguageCode = LanguageCode.JAVA,
     ) -> None:
         """Joins groups: consumers with their topics, producers by name."""
         consumers = tuple(
@@ -216,7 +217,7 @@ class Client:
         )
         producers = tuple(ProducerData(group_name=group) for group in produces or [])
         data = HeartbeatData(client_id=client_id, consumer_data_set=consumers, producer_data_set=producers)
-        answer = self.ask(RequestCode.HEART_BEAT, body=encode_body(data), version=version)
+        answer = self.ask(RequestCode.HEART_BEAT, body=encode_body(data), version=version, language=language)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
     def lock(self, group: str, client_id: str, *queues: MessageQueue) -> Command:

@@ -1,11 +1,12 @@
 """Leases on queues."""
 
+from trimtab.balance.ordered import TRUSTED_MS
 from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.requests import BODY_BYTES_MAX, OK, Access, Answer, NoHeader, Refused, Request, handles
 from trimtab.wire.bodies import LockBatchRequestBody, UnlockBatchRequestBody
 from trimtab.wire.bodies.locks import LeaseBatchResponseBody
-from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.codes import RequestCode, ResponseCode, keeps_leases
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
 
@@ -24,12 +25,24 @@ def lock_batch(core: BrokerCore, request: Request[NoHeader]) -> Answer:
             f"{core.settings.leases_max} queues are leased, the limit of this broker",
         )
     granted = core.leases.lock(
-        asked.consumer_group, asked.client_id, request.peer.connection, asked.mq_set, now_ms
+        asked.consumer_group,
+        asked.client_id,
+        request.peer.connection,
+        asked.mq_set,
+        now_ms,
+        trusted_ms=_trusted_ms(core, asked.consumer_group, request.peer.connection),
     )
     epochs = core.leases.epochs(asked.consumer_group, granted)
     return Answer(
         body=encode_body(LeaseBatchResponseBody(lock_ok_mq_set=tuple(granted), lease_epochs=epochs))
     )
+
+
+def _trusted_ms(core: BrokerCore, group: str, connection: int) -> int:
+    """Members of ours that keep leases trust none without its connection; all others go on as Java's client does."""
+    found = core.consumers.get(group)
+    member = None if found is None else found.members.get(connection)
+    return 0 if member is None or keeps_leases(member.language, member.version) else TRUSTED_MS
 
 
 def _refuse_bad_names(asked: LockBatchRequestBody) -> None:

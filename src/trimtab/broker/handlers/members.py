@@ -1,6 +1,8 @@
 """Who is there: heartbeats, goodbyes, and the list that every consumer computes its share from."""
 
-from trimtab.balance.members import Manner, Member
+import msgspec
+
+from trimtab.balance.members import Changed, Manner, Member
 from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.names import retry_topic
@@ -40,7 +42,8 @@ def heartbeat(core: BrokerCore, request: Request[NoHeader]) -> Answer:
     data = decode_body(HeartbeatData, request.command.body, body_bytes_max=BODY_BYTES_MAX)
     _refuse_too_much(core, data)
     _refuse_bad_names(data)
-    for consumer in data.consumer_data_set:
+    consumers = [_with_possible_topics(consumer) for consumer in data.consumer_data_set]
+    for consumer in consumers:
         topics = [subscription.topic for subscription in consumer.subscription_data_set]
         core.permit(request, groups=[consumer.group_name], consume=topics)
     member = Member(
@@ -51,7 +54,7 @@ def heartbeat(core: BrokerCore, request: Request[NoHeader]) -> Answer:
         address=request.peer.address,
         last_heartbeat_ms=request.now.monotonic_ms,
     )
-    for consumer in data.consumer_data_set:
+    for consumer in consumers:
         _take_consumer(core, request, consumer, member)
     for producer in data.producer_data_set:
         core.producers.heartbeat(producer.group_name, member)
@@ -86,10 +89,17 @@ def _refuse_bad_names(data: HeartbeatData) -> None:
     complaints += [plain("group", one.group_name, GROUP_LENGTH_MAX) for one in data.producer_data_set]
     for consumer in data.consumer_data_set:
         complaints.append(names.group_complaint(consumer.group_name))
-        complaints += [names.address_complaint(one.topic) for one in consumer.subscription_data_set]
     complaint = next(filter(None, complaints), None)
     if complaint is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, complaint)
+
+
+def _with_possible_topics(consumer: ConsumerData) -> ConsumerData:
+    """Without subscriptions to topics that cannot exist. Clients do not check them, and all their groups come in one heartbeat:
+    one odd name must not keep the others from being served.
+    """
+    possible = [one for one in consumer.subscription_data_set if names.address_complaint(one.topic) is None]
+    return msgspec.structs.replace(consumer, subscription_data_set=tuple(possible))
 
 
 def _take_consumer(core: BrokerCore, request: Request[NoHeader], data: ConsumerData, member: Member) -> None:
@@ -103,7 +113,14 @@ def _take_consumer(core: BrokerCore, request: Request[NoHeader], data: ConsumerD
     )
     core.filters.register(data.group_name, data.subscription_data_set)
     change = core.consumers.heartbeat(data.group_name, manner, member, data.subscription_data_set)
-    if change is not None and (group is None or group.notify_consumer_ids_changed_enable):
+    if change is not None:
+        _tell(core, change)
+
+
+def _tell(core: BrokerCore, change: Changed) -> None:
+    """Tells the members, unless the group is set to be quiet."""
+    group = core.groups.get(change.group)
+    if change.is_gone or group is None or group.notify_consumer_ids_changed_enable:
         core.tell_members(change)
 
 
@@ -117,7 +134,7 @@ def unregister_client(core: BrokerCore, request: Request[UnregisterClient]) -> A
     if header.consumer_group is not None:
         change = core.consumers.unregister(header.consumer_group, connection)
         if change is not None:
-            core.tell_members(change)
+            _tell(core, change)
     return OK
 
 
