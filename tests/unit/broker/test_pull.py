@@ -7,8 +7,9 @@ from trimtab.broker.settings import BrokerSettings
 from trimtab.wire.bodies import SubscriptionGroupConfig
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
+from trimtab.wire.headers.admin import CreateTopic, TopicOnly
 from trimtab.wire.headers.base import decode_ext
-from trimtab.wire.headers.consume import PullMessageResponse
+from trimtab.wire.headers.consume import PullMessage, PullMessageResponse
 from trimtab.wire.messages import decode_messages
 
 WAIT = 6
@@ -213,3 +214,35 @@ def test_a_subscription_newer_than_the_brokers_is_refused_until_the_heartbeat() 
         pull(client, 0, topic="T", consumer_group="other", sys_flag=0).code
         == ResponseCode.SUBSCRIPTION_NOT_EXIST
     )
+
+
+def test_a_held_pull_is_judged_anew_when_a_message_comes() -> None:
+    broker = Driver()
+    client, other = broker.connect(), broker.connect()
+    client.send("T")
+    waiting = client.request(RequestCode.PULL_MESSAGE, held_header(client))
+    read_only = CreateTopic(
+        topic="T",
+        default_topic="",
+        read_queue_nums=4,
+        write_queue_nums=4,
+        perm=2,
+        topic_filter_type="SINGLE_TAG",
+    )
+    assert other.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, read_only).code == ResponseCode.SUCCESS
+    other.send("T")
+    assert client.answers[waiting].code == ResponseCode.NO_PERMISSION
+
+
+def test_a_held_pull_of_a_topic_that_is_deleted_is_told_so_and_not_that_its_offset_is_wrong() -> None:
+    broker = Driver()
+    client, other = broker.connect(), broker.connect()
+    client.send("T")
+    waiting = client.request(RequestCode.PULL_MESSAGE, held_header(client))
+    other.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="T"))
+    broker.advance(10_100)
+    assert client.answers[waiting].code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def held_header(client: Client) -> PullMessage:
+    return client.pull_header("T", offset=1, sys_flag=6, suspend_timeout_millis=10_000)

@@ -238,9 +238,10 @@ def answer(core: BrokerCore, peer: Peer, opaque: int, header: PullMessage, resul
     )
 
 
-def answer_held(core: BrokerCore, pull: HeldPull) -> None:
+def answer_held(core: BrokerCore, pull: HeldPull, now: Now) -> None:
     """Runs a held pull again, for the last time, and answers it."""
     try:
+        judge(core, pull.header, now)
         selection = selection_of(core, pull.header)
         answer(core, pull.peer, pull.opaque, pull.header, read(core, pull.header, selection))
     except Refused as refused:
@@ -248,10 +249,11 @@ def answer_held(core: BrokerCore, pull: HeldPull) -> None:
 
 
 @on_growth
-def answer_held_pulls(core: BrokerCore, topic: str, queue_id: int, _now: Now) -> None:
+def answer_held_pulls(core: BrokerCore, topic: str, queue_id: int, now: Now) -> None:
     """Answers the held pulls that the new messages of a queue are for; the others go on waiting."""
     for pull in core.polls.on_queue((topic, queue_id)):
         try:
+            judge(core, pull.header, now)  # much may have been forbidden since it was held
             result = read(core, pull.header, selection_of(core, pull.header))
         except Refused as refused:
             if core.polls.take(pull):
@@ -267,12 +269,12 @@ def answer_held_pulls(core: BrokerCore, topic: str, queue_id: int, _now: Now) ->
 def answer_overdue_pulls(core: BrokerCore, now: Now) -> None:
     """A pull that waited long enough is told that there is nothing, or gets what came meanwhile."""
     for pull in core.polls.overdue(now.monotonic_ms):
-        answer_held(core, pull)
+        answer_held(core, pull, now)
 
 
 @at_stop
-def answer_every_held_pull(core: BrokerCore, _now: Now) -> None:
+def answer_every_held_pull(core: BrokerCore, now: Now) -> None:
     """Whoever waits is answered, so that it can go on elsewhere."""
     for pull in core.polls.all():
         if core.polls.take(pull):
-            answer_held(core, pull)
+            answer_held(core, pull, now)
