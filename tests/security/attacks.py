@@ -46,7 +46,7 @@ OVERSIZED: Final[dict[str, bytes]] = {
     "three": b"\0\0\0\x03",
     "a header longer than its frame": bytes.fromhex("00000008 00ffffff"),
     "a header of 16 MiB": (15 * MIB).to_bytes(4, "big") + bytes.fromhex("00e00000"),
-    "a header of 64 KiB and one": (MIB).to_bytes(4, "big") + bytes.fromhex("00010001"),
+    "a header of 256 KiB and one": (MIB).to_bytes(4, "big") + bytes.fromhex("00040001"),
 }
 
 # --- headers and bodies that are bombs (S6, S7)

@@ -127,8 +127,8 @@ class BrokerCore:
         self.to_close: list[int] = []
         self.incidents: deque[tuple[int, Exception]] = deque(maxlen=INCIDENTS_MAX)
         """Defects of ours that requests brought to light, for the shell to log."""
-        self.routes_changed = True
-        """The name servers must be told of topics."""
+        self.changed_routes: set[str] | None = None
+        """The topics that the name servers must be told of; None for all of them."""
         self.when_registered: Callable[[Callable[[], None]], None] = lambda told: told()
         """Calls back when the name servers know the present topics, or cannot be told. The shell sets it."""
         self.settings_version = DataVersion(timestamp=now.wall_ms)
@@ -279,9 +279,19 @@ class BrokerCore:
         return found
 
     def topics_changed(self, saved: "Waiter | None" = None) -> None:
-        """Topics are saved at once, and the name servers hear of it."""
-        self.states.save_topics(self.topics.snapshot(), saved)
-        self.routes_changed = True
+        """Topics are saved at once, and the name servers hear of all that there are."""
+        self.save_topics(saved)
+        self.changed_routes = None
+
+    def topic_changed(self, topic: str, saved: "Waiter | None" = None) -> None:
+        """The same, but the name servers hear of this one alone: what they were told of others, not to write to them say, stays."""
+        self.save_topics(saved)
+        if self.changed_routes is not None:
+            self.changed_routes.add(topic)
+
+    def save_topics(self, saved: "Waiter | None" = None) -> None:
+        """Topics are saved at once."""
+        self.states.save_topics(self.topics.saved(), saved)
 
     def change_settings(self, settings: BrokerSettings, now: Now) -> None:
         """Goes on with other settings; only those that are read anew each time make sense here."""

@@ -43,6 +43,8 @@ BROKER_NAME_LENGTH_MAX: Final = 255
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
+PERM_PRIORITY: Final = 8
+"""Kept for tools that set it; nothing looks at it, as at Apache's."""
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from trimtab.errors import TrimtabError
 from trimtab.io.connection import PeerConnection
@@ -46,7 +46,11 @@ class Registrar:
         self._every_s = every_s
         self._tls = tls
         self._connections: dict[str, PeerConnection | None] = dict.fromkeys(nameservers)
+        self._behind = set(nameservers)
+        """Those that missed something: they are told of all topics."""
         self._wanted = asyncio.Event()
+        self._is_all_wanted = False
+        self._wanted_topics: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -59,8 +63,12 @@ class Registrar:
         """Registers once more, without waiting for the next time."""
         await self._register_everywhere()
 
-    def soon(self) -> None:
-        """Something changed."""
+    def soon(self, topics: Iterable[str] | None = None) -> None:
+        """These topics changed, or all may have."""
+        if topics is None:
+            self._is_all_wanted = True
+        else:
+            self._wanted_topics.update(topics)
         self._wanted.set()
 
     def when_told(self, then: Callable[[], None]) -> None:
@@ -70,7 +78,7 @@ class Registrar:
         told.add_done_callback(lambda _: then())
         loop.call_later(TOLD_S_MAX, _settle, told)
         self._waiting.append(told)
-        self.soon()
+        self.soon(())
 
     async def stop(self, *, says_goodbye: bool = True) -> None:
         """Says goodbye to the name servers that can be reached."""
@@ -90,11 +98,13 @@ class Registrar:
                 async with asyncio.timeout(self._every_s):
                     await self._wanted.wait()
             except TimeoutError:
-                pass
+                self._is_all_wanted = True
             self._wanted.clear()
             waiting, self._waiting = self._waiting, []
+            news = None if self._is_all_wanted else self._wanted_topics
+            self._is_all_wanted, self._wanted_topics = False, set()
             try:
-                await self._register_everywhere()
+                await self._register_everywhere(news)
             finally:
                 self._let_go(waiting)
 
@@ -103,22 +113,44 @@ class Registrar:
         for told in waiting:
             _settle(told)
 
-    async def _register_everywhere(self) -> None:
+    async def _register_everywhere(self, news: Collection[str] | None = None) -> None:
+        """Of all topics, or only of these where nothing else is missing."""
+        behind = [address for address in self._connections if news is None or self._is_behind(address)]
+        up_to_date = [address for address in self._connections if address not in behind]
+        # Encoded before anybody waits, so that both are of one moment.
+        tables = [(behind, self._table(None)), (up_to_date, self._table(news or ()))]
+        await asyncio.gather(
+            *(self._register(address, table) for some, table in tables for address in some if table)
+        )
+
+    def _is_behind(self, address: str) -> bool:
+        connection = self._connections[address]
+        return address in self._behind or connection is None or not connection.is_open
+
+    def _table(self, names: Collection[str] | None) -> bytes:
+        """What is registered of these topics, or of all; nothing if none of them exists."""
         topics = self._topics()
+        table = dict(topics.topic_config_table)
+        if names is not None:
+            table = {name: table[name] for name in names if name in table}
+            if not table:
+                return b""
         wrapper = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table=topics.topic_config_table, data_version=topics.data_version
+            topic_config_table=table, data_version=topics.data_version
         )
         body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
-        raw = encode_register_body(body, compressed=False, version=SPOKEN_VERSION)
-        await asyncio.gather(*(self._register(address, raw) for address in self._connections))
+        return encode_register_body(body, compressed=False, version=SPOKEN_VERSION)
 
     async def _register(self, address: str, body: bytes) -> None:
+        self._behind.add(address)  # until it says otherwise
         try:
             answer = await self._ask(address, RequestCode.REGISTER_BROKER, self._identity, body)
         except TrimtabError as error:
             _log.warning("not registered with name server %s: %s", address, error)
             return
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.SUCCESS:
+            self._behind.discard(address)
+        else:
             _log.warning("name server %s refused the registration: %s", address, answer.remark)
 
     async def _unregister(self, address: str) -> None:

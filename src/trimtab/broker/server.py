@@ -248,7 +248,7 @@ class BrokerServer:
             tls=self.plan.nameserver_tls,
             credentials=credentials,
         )
-        core.routes_changed = False
+        core.changed_routes = set()
         await self._registrar.start()
         core.when_registered = self._registrar.when_told
 
@@ -310,9 +310,9 @@ class BrokerServer:
             connection = self._server.connection(number)
             if connection is not None:
                 connection.close()
-        if core.routes_changed and self._registrar is not None:
-            core.routes_changed = False
-            self._registrar.soon()
+        if core.changed_routes != set() and self._registrar is not None:
+            self._registrar.soon(core.changed_routes)
+            core.changed_routes = set()
 
     def _now(self) -> Now:
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())

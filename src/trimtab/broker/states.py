@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trimtab.broker.store.errors import StoreDamagedError
 from trimtab.broker.store.progress import StateStatus
+from trimtab.broker.topics import SavedTopics
 from trimtab.errors import ProtocolError
-from trimtab.wire.bodies import ConsumerOffsets, SubscriptionGroupWrapper, TopicConfigSerializeWrapper
+from trimtab.wire.bodies import ConsumerOffsets, SubscriptionGroupWrapper
 from trimtab.wire.bodies.base import Body
 from trimtab.wire.fastjson import decode_body
 from trimtab.wire.fastjson_writer import encode_body
@@ -32,9 +33,9 @@ class States:
         self._offset_changes = 0
         self._offsets_saved_ms: int | None = None
 
-    def load_topics(self) -> TopicConfigSerializeWrapper | None:
+    def load_topics(self) -> SavedTopics | None:
         """The topics of the last run."""
-        return self.load(TOPICS, TopicConfigSerializeWrapper)
+        return self.load(TOPICS, SavedTopics)
 
     def load_groups(self) -> SubscriptionGroupWrapper | None:
         """The groups of the last run."""
@@ -44,7 +45,7 @@ class States:
         """The offsets of the last run."""
         return self.load(OFFSETS, ConsumerOffsets)
 
-    def save_topics(self, topics: TopicConfigSerializeWrapper, saved: "Waiter | None" = None) -> None:
+    def save_topics(self, topics: SavedTopics, saved: "Waiter | None" = None) -> None:
         """Calls back when they are on disk, as the others do."""
         self.save(TOPICS, topics, saved)
 

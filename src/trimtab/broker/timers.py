@@ -276,6 +276,8 @@ class Timers:
         if destination is None or destination[0] in names.NO_CLIENT_SENDS_TO:
             core.incidents.append((0, InvalidMessageError(f"{message!r} does not say where it is to go")))
             return None
+        if core.topics.is_deleted_since(destination[0], message.physical_offset):
+            return None
         return append_copy(core, copy_of(message, *destination, source=message.physical_offset), now).end
 
     def _settle_at(self, core: "BrokerCore", second: _Second, end: int | None) -> None:

@@ -2,23 +2,37 @@
 
 from collections.abc import Iterator
 
+from msgspec import field
+
 from trimtab.broker import names
 from trimtab.broker.requests import Refused
 from trimtab.broker.settings import BrokerSettings
 from trimtab.model import Now
 from trimtab.wire.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from trimtab.wire.codes import ResponseCode
+from trimtab.wire.scalars import I64
+
+DELETED_REMEMBERED_MAX = 10_000
+
+
+class SavedTopics(TopicConfigSerializeWrapper, frozen=True, kw_only=True):
+    """Apache's topics.json, and how long the log was when a topic that is no more was deleted."""
+
+    deleted: dict[str, I64] = field(default_factory=dict)
 
 
 class TopicTable:
     """All topics by name. `version` grows with every change; name servers compare it."""
 
-    def __init__(self, settings: BrokerSettings, saved: TopicConfigSerializeWrapper | None, now: Now) -> None:
+    def __init__(self, settings: BrokerSettings, saved: SavedTopics | None, now: Now) -> None:
         self._settings = settings
         self._topics: dict[str, TopicConfig] = {}
+        self._deleted: dict[str, int] = {}
+        """Where the log ended then; the oldest are forgotten first."""
         self.version = DataVersion(timestamp=now.wall_ms)
         if saved is not None:
             self._topics.update(saved.topic_config_table)
+            self._deleted.update(saved.deleted)
             self.version = saved.data_version
         for topic in self._system_topics():
             self._topics.setdefault(topic.topic_name, topic)
@@ -37,8 +51,18 @@ class TopicTable:
         return self._topics.get(topic)
 
     def snapshot(self) -> TopicConfigSerializeWrapper:
-        """All of it, as it is saved, registered and shown."""
+        """All of it, as it is registered and shown."""
         return TopicConfigSerializeWrapper(topic_config_table=dict(self._topics), data_version=self.version)
+
+    def saved(self) -> SavedTopics:
+        """All of it, as it is saved."""
+        return SavedTopics(
+            topic_config_table=dict(self._topics), data_version=self.version, deleted=dict(self._deleted)
+        )
+
+    def is_deleted_since(self, topic: str, place: int) -> bool:
+        """Whether a topic that is no more was deleted when the log had come beyond this place already."""
+        return topic not in self._topics and place < self._deleted.get(topic, 0)
 
     def settings_changed(self, settings: BrokerSettings, now: Now) -> None:
         """Takes other settings; a system topic that they ask for is made."""
@@ -59,13 +83,17 @@ class TopicTable:
                 f"topic {topic.topic_name} not created: this broker holds {len(self._topics)} topics, its limit",
             )
         self._topics[topic.topic_name] = topic
+        self._deleted.pop(topic.topic_name, None)
         self.version = self.version.next(now.wall_ms)
         return True
 
-    def remove(self, topic: str, now: Now) -> bool:
-        """Forgets a topic."""
+    def remove(self, topic: str, place: int, now: Now) -> bool:
+        """Forgets a topic; the log ends at this place now."""
         if self._topics.pop(topic, None) is None:
             return False
+        self._deleted[topic] = place
+        if len(self._deleted) > DELETED_REMEMBERED_MAX:
+            del self._deleted[next(iter(self._deleted))]
         self.version = self.version.next(now.wall_ms)
         return True
 

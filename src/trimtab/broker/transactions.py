@@ -141,6 +141,8 @@ class Transactions:
         destination = destination_of(half.message)
         if destination is None or destination[0] in names.NO_CLIENT_SENDS_TO:
             raise InvalidMessageError(f"{half.message!r} does not say where it is to go")
+        if core.topics.is_deleted_since(destination[0], half.message.physical_offset):
+            return self._end(core, half, now)  # the message went with its topic
         properties = dict(half.message.properties)
         properties.pop(keys.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
         copy = copy_of(

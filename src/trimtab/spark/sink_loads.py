@@ -15,7 +15,7 @@ from trimtab.wire.hashing import java_hash
 from trimtab.wire.resources import RETRY_PREFIX
 
 BATCH_MESSAGES_MAX = 1_000
-"""The answer holds an id for each, and a header may have 64 KiB."""
+"""The answer holds an id for each, 33 bytes, and a header may have 256 KiB."""
 
 RouteOf = Callable[[str], Route]
 

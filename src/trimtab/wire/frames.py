@@ -15,7 +15,8 @@ from trimtab.errors import ProtocolError
 FRAME_BYTES_MAX = 16 << 20
 """Java's frameMaxLength: the whole frame, its four length bytes included."""
 
-HEADER_BYTES_MAX = 64 << 10
+HEADER_BYTES_MAX = 256 << 10
+"""Properties may have 32,767 bytes, of which JSON makes six each if they are control characters."""
 
 JSON_HEADER = 0
 BINARY_HEADER = 1

@@ -144,7 +144,7 @@ def test_a_change_lasts_until_the_broker_stops() -> None:
 
 def test_topics_made_possible_by_a_change_are_registered() -> None:
     bench = Bench(BrokerSettings(auto_create_topics=False))
-    bench.core.routes_changed = False
+    bench.name_servers_know()
     bench.good(UPDATE, body=b"autoCreateTopicEnable=true\n")
-    assert bench.core.routes_changed
+    assert bench.core.changed_routes is None
     assert bench.refusal(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header("TBW102"))

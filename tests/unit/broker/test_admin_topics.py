@@ -68,10 +68,10 @@ def test_name_servers_hear_of_a_change_once() -> None:
     bench = Bench()
     bench.make_topic("orders")
     version = bench.core.topics.version
-    bench.core.routes_changed = False
+    bench.name_servers_know()
     bench.make_topic("orders")
     assert bench.core.topics.version == version
-    assert bench.core.routes_changed
+    assert bench.core.changed_routes == {"orders"}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_bad_names_and_system_topics_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"readQueueNums": "0"}, {"writeQueueNums": "0"}, {"readQueueNums": "-1"}, {"writeQueueNums": "1025"}, {"perm": "8"},
+        {"readQueueNums": "-1"}, {"writeQueueNums": "-1"}, {"writeQueueNums": "1025"}, {"perm": "16"},
         {"perm": "-1"}, {"topicFilterType": "NO_TAG"}, {"readQueueNums": "x"}, {"perm": "99999999999"},
         {"attributes": "message.type=FIFO"}, {"attributes": "+a"}, {"attributes": "-a=1"}, {"attributes": "+=1"},
         {"attributes": ",".join(f"+a{number}=1" for number in range(65))}, {"attributes": "+a=" + "x" * 5_000},
@@ -206,7 +206,7 @@ def test_topics_without_a_name_are_cleaned_from_the_store() -> None:
     bench.make_topic("kept")
     bench.send("orders")
     bench.send("kept")
-    bench.core.topics.remove("orders", bench.now)
+    bench.core.topics.remove("orders", bench.store.written_end, bench.now)
     bench.good(RequestCode.CLEAN_UNUSED_TOPIC)
     assert bench.store.topics() == ["kept"]
 
@@ -215,3 +215,18 @@ def test_cleaning_answers_even_where_there_is_nothing_to_clean() -> None:
     bench = Bench()
     bench.good(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     bench.good(RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+
+@pytest.mark.parametrize("which", [{"readQueueNums": "0"}, {"writeQueueNums": "0"}, {"perm": "14"}])
+def test_what_apaches_tools_may_set_can_be_set(which: dict[str, str]) -> None:
+    bench = Bench()
+    answer = bench.ask(CREATE, ext={**encode_ext(topic_header("orders")), **which})
+    assert answer.code == ResponseCode.SUCCESS
+
+
+def test_name_servers_hear_of_a_deletion_from_whoever_deletes() -> None:
+    bench = Bench()
+    bench.make_topic("orders")
+    bench.name_servers_know()
+    bench.good(DELETE, TopicOnly(topic="orders"))
+    assert bench.core.changed_routes == set()

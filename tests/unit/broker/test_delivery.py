@@ -13,6 +13,7 @@ from trimtab.io.disk import MemoryDisk
 from trimtab.model import Now
 from trimtab.sim.disk import SimDisk
 from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.headers.admin import TopicOnly
 from trimtab.wire.ids import decode_offset_message_id
 
 DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
@@ -310,3 +311,40 @@ def test_a_message_that_rotted_while_it_waited_is_reported_and_the_others_come(
         broker.core.incidents.clear()
     assert client.bodies("T") == [b"0", b"2"]
     assert reported == 1
+
+
+def test_a_message_that_waits_goes_with_its_topic() -> None:
+    broker = Driver()
+    client = broker.connect()
+    client.send("T", DELAY="2")
+    client.send("T", TIMER_DELAY_SEC="5")
+    client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="T"))
+    broker.restart()
+    broker.advance(10_000)
+    broker.restart()
+    assert "T" not in broker.core.topics
+    assert "T" not in broker.core.store.topics()
+
+
+def test_a_message_that_waits_comes_where_its_topic_was_made_again() -> None:
+    broker = Driver()
+    client = broker.connect()
+    client.send("T", b"before", DELAY="2")
+    client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="T"))
+    client.send("T", b"after", DELAY="2")
+    broker.advance(10_000)
+    assert client.bodies("T") == [b"before", b"after"]
+
+
+def test_a_message_sent_after_its_topic_was_deleted_comes_though_a_crash_forgot_the_new_topic() -> None:
+    broker = Driver()
+    client = broker.connect()
+    client.send("T", DELAY="2")
+    client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="T"))
+    saved = broker.core.topics.saved()
+    client.send("T", b"after", DELAY="2")
+    broker.core.states.save_topics(saved)  # as if the crash had come before the new topic was saved
+    broker.restart(crash=True)
+    broker.advance(10_000)
+    broker.restart()
+    assert broker.connect().bodies("T") == [b"after"]

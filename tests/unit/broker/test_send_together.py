@@ -13,6 +13,8 @@ from trimtab.wire.batch import BatchEntry, encode_batch
 from trimtab.wire.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from trimtab.wire.commands import Command, encode_command
 from trimtab.wire.headers.base import encode_ext
+from trimtab.wire.messages import StoredMessage
+from trimtab.wire.properties import REAL_TOPIC
 
 TOPICS = ("T", "U", "new", "SCHEDULE_TOPIC_XXXX", "bad topic")
 QUEUES = range(4)
@@ -59,7 +61,10 @@ def test_one_read_gives_what_as_many_reads_as_messages_give(sent: list[Sent]) ->
 
 
 def _outcome(sent: list[Sent], *, at_once: bool) -> tuple[Any, ...]:
-    """Answers by request, and the messages of every queue; without places in the log, of which the order is free."""
+    """Answers by request, and the messages of every queue; without places in the log, of which the order is free.
+
+    So is the order of topics, and with it that of their messages among each other where several wait in one queue.
+    """
     broker = Driver(BrokerSettings(message_bytes_max=BODY_BYTES_MAX))
     client = broker.connect()
     client.send("T")
@@ -68,30 +73,42 @@ def _outcome(sent: list[Sent], *, at_once: bool) -> tuple[Any, ...]:
     for read in [b"".join(frames)] if at_once else frames:
         broker.feed(client, read)
     answers = {
-        opaque: (answer.code, answer.remark, answer.ext.get("queueId"), answer.ext.get("queueOffset"))
+        opaque: (
+            answer.code,
+            answer.remark,
+            answer.ext.get("queueId"),
+            *_offset(answer, sent[opaque - 1_000]),
+        )
         for opaque, answer in client.answers.items()
         if opaque >= 1_000
     }
-    stored = {
-        (topic, queue_id): [
-            (
-                m.stored_body,
-                m.properties_bytes,
-                m.queue_offset,
-                m.flag,
-                m.sys_flag,
-                m.body_crc,
-                m.born_host_bytes,
-            )
-            for m in client.pull(topic, queue_id)
-        ]
-        for topic in broker.core.store.topics()
-        for queue_id in broker.core.store.queue_ids(topic)
-    }
+    stored: dict[tuple[str, int, str], list[tuple[Any, ...]]] = {}
+    for topic in broker.core.store.topics():
+        for queue_id in broker.core.store.queue_ids(topic):
+            for message in client.pull(topic, queue_id):
+                real_topic = message.properties.get(REAL_TOPIC, "")
+                place = () if real_topic else (message.queue_offset,)
+                stored.setdefault((topic, queue_id, real_topic), []).append((*place, *_content(message)))
     found = [
         sorted(m.queue_offset for m in broker.core.store.query_by_key(topic, "7F0001", 32)) for topic in "TU"
     ]
     return answers, stored, found
+
+
+def _offset(answer: Command, sent: Sent) -> tuple[str | None, ...]:
+    waits = any(hold in (sent.properties or "") for hold in ("DELAY\x01", "TRAN_MSG\x01"))
+    return () if waits else (answer.ext.get("queueOffset"),)
+
+
+def _content(message: StoredMessage) -> tuple[Any, ...]:
+    return (
+        message.stored_body,
+        message.properties_bytes,
+        message.flag,
+        message.sys_flag,
+        message.body_crc,
+        message.born_host_bytes,
+    )
 
 
 def _frame(client: Client, opaque: int, sent: Sent) -> bytes:

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.broker.driver import WALL_MS, Client, Driver, HeldExecutor
@@ -12,7 +13,7 @@ from trimtab.broker.transactions import GROUP
 from trimtab.sim.disk import SimDisk
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
-from trimtab.wire.headers.admin import ResumeCheckHalfMessage
+from trimtab.wire.headers.admin import ResumeCheckHalfMessage, TopicOnly
 from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.callbacks import CheckTransactionState
 from trimtab.wire.headers.send import EndTransaction, SendMessageResponse
@@ -535,3 +536,25 @@ def test_properties_without_room_for_ours_are_given_up_instead_of_stopping_the_b
     given_up = len(broker.connect().pull(names.CHECK_MAX_TOPIC))
     assert given_up > 0
     assert len(broker.core.transactions) + given_up == taken
+
+
+def test_a_commit_after_the_topic_was_deleted_ends_the_transaction_and_makes_no_topic() -> None:
+    broker = Driver()
+    client = producer(broker)
+    receipt = half(client)
+    client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicOnly(topic="T"))
+    assert end(client, receipt, COMMIT).code == ResponseCode.SUCCESS
+    assert len(broker.core.transactions) == 0
+    broker.restart()
+    assert "T" not in broker.core.topics
+
+
+def test_a_message_given_back_by_an_old_client_is_no_half_message_though_it_bears_the_mark_of_one() -> None:
+    broker = Driver()
+    client = producer(broker)
+    header = client.send_header("%RETRY%g", TRAN_MSG="true", PGROUP="pg", UNIQ_KEY="U1")
+    for tries, topic in ((1, "%RETRY%g"), (16, "%DLQ%g")):
+        again = msgspec.structs.replace(header, reconsume_times=tries)
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, again, b"body").code == ResponseCode.SUCCESS
+        assert client.bodies(topic) == [b"body"]
+    assert len(broker.core.transactions) == 0

@@ -22,7 +22,8 @@ from trimtab.wire.headers.admin import (
     TopicOnly,
 )
 
-RETRIES_MAX = 10_000
+RETRIES_MAX = (1 << 31) - 1
+"""For ever, as some set it."""
 FOR_EVER = (1 << 63) - 1
 """The correction of a queue in which the compared group lies behind the others."""
 

@@ -251,9 +251,12 @@ def _special(
         sys_flag=header.sys_flag,
         reconsume_times=header.reconsume_times or 0,
     )
-    if header.topic.startswith(names.RETRY_PREFIX):
+    is_retry = header.topic.startswith(names.RETRY_PREFIX)
+    if is_retry:
         incoming = retried_or_dead(core, header, incoming, now)
-    if properties.get(keys.TRANSACTION_PREPARED) == "true":
+    # Clients before 4.6.1 leave the mark of a transaction on what they give back; that has ended long before.
+    is_given_back = is_retry and incoming.reconsume_times > 0
+    if properties.get(keys.TRANSACTION_PREPARED) == "true" and not is_given_back:
         incoming = half_message(core, incoming)
     return incoming
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from trimtab.broker.core import BrokerCore
 from trimtab.broker.handlers.saving import answer_when_saved
-from trimtab.broker.names import PERM_INHERIT, PERM_READ_WRITE, topic_complaint
+from trimtab.broker.names import PERM_INHERIT, PERM_PRIORITY, PERM_READ_WRITE, topic_complaint
 from trimtab.broker.requests import Access, Answer, Later, NoHeader, Refused, Request, handles
 from trimtab.wire.bodies import TopicConfig, TopicConfigAndMapping, TopicFilterType, TopicList
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.fastjson_writer import encode_body
 from trimtab.wire.headers.admin import CreateTopic, GetTopicConfig, TopicOnly
 
-PERM_MAX = PERM_READ_WRITE | PERM_INHERIT
+PERM_MAX = PERM_PRIORITY | PERM_READ_WRITE | PERM_INHERIT
 ATTRIBUTES_MAX = 64
 ATTRIBUTES_CHARACTERS_MAX = 4_096
 
@@ -33,7 +33,9 @@ def create_topic(core: BrokerCore, request: Request[CreateTopic]) -> Later:
         attributes=_attributes(header.attributes, (known and known.attributes) or {}),
     )
     core.topics.put(topic, request.now)
-    return answer_when_saved(core, request, core.topics_changed, must_be_registered=True)
+    return answer_when_saved(
+        core, request, lambda saved: core.topic_changed(header.topic, saved), must_be_registered=True
+    )
 
 
 def _refuse_bad_topic(core: BrokerCore, topic: str) -> None:
@@ -46,9 +48,9 @@ def _refuse_bad_topic(core: BrokerCore, topic: str) -> None:
 
 def _queues(core: BrokerCore, which: str, queues: int) -> int:
     queues_max = core.settings.queues_per_topic_max
-    if not 1 <= queues <= queues_max:
+    if not 0 <= queues <= queues_max:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"{which}QueueNums is {queues}, it must be between 1 and {queues_max}"
+            ResponseCode.SYSTEM_ERROR, f"{which}QueueNums is {queues}, it must be between 0 and {queues_max}"
         )
     return queues
 
@@ -56,7 +58,8 @@ def _queues(core: BrokerCore, which: str, queues: int) -> int:
 def _perm(perm: int) -> int:
     if not 0 <= perm <= PERM_MAX:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"perm is {perm}; add up 4 to read, 2 to write and 1 to inherit"
+            ResponseCode.SYSTEM_ERROR,
+            f"perm is {perm}; add up 4 to read, 2 to write, 1 to inherit and 8 for priority",
         )
     return perm
 
@@ -88,16 +91,16 @@ def _attributes(changes: str | None, known: Mapping[str, str]) -> dict[str, str]
 
 @handles(RequestCode.DELETE_TOPIC_IN_BROKER, header=TopicOnly, access=Access(admin=True))
 def delete_topic(core: BrokerCore, request: Request[TopicOnly]) -> Later:
-    """Forgets a topic, its messages, and how far anybody had come in it."""
+    """Forgets a topic, its messages, and how far anybody had come in it. Name servers are told by whoever deletes it, as at Apache's."""
     topic = request.header.topic
     _refuse_bad_topic(core, topic)
     core.finish(request.now)  # what this wake-up brought for the topic goes its ordinary way first
-    core.topics.remove(topic, request.now)
+    core.topics.remove(topic, core.store.written_end, request.now)
     core.store.delete_topic(topic)
     core.offsets.drop_topic(topic)
     core.stats.drop_topic(topic)
     core.states.save_offsets(core.offsets)
-    return answer_when_saved(core, request, core.topics_changed, must_be_registered=True)
+    return answer_when_saved(core, request, core.save_topics)
 
 
 @handles(RequestCode.GET_ALL_TOPIC_CONFIG, header=NoHeader, access=Access(admin=True))
