@@ -10,8 +10,11 @@ towards the best one's by itself, slowly, so recovery needs neither traffic nor 
 A broker that has never answered is nobody's measure. Beside brokers that have, it gets a few messages as probes, and then next to
 nothing until the first of them ends.
 
-Queues are taken by smooth weighted round robin over brokers, and in turn within a broker: deterministic, and with
-equal weights exactly even.
+The first answer of a broker is a poor measure: a connection was made for it, files were opened. As soon as there is a second answer to a request
+that was made after it, it is forgotten, and so that this comes soon, a broker has a few probes, one after the other, whatever its weight.
+
+Queues are taken by smooth weighted round robin over brokers, for each topic by itself, and in turn within a broker: deterministic,
+and with equal weights exactly even.
 """
 
 from collections.abc import Collection
@@ -23,16 +26,20 @@ from trimtab.model import MessageQueue
 
 SAMPLE_SHARE = 0.2
 """How much of the average the newest latency is."""
+FIRST_SAMPLES = 3
+"""So many answers, one after the other, a broker is new: then there is an average worth the name."""
 NEAR_FACTOR = 1.5
 NEAR_MS = 3.0
 """A slowness within factor times the best plus this is as good as the best."""
 WEIGHT_MIN = 0.001
 PROBES_MAX = 8
-"""Messages that a broker gets at full weight before it has ever answered, beside brokers that have."""
+"""Messages that a broker gets at full weight before it has ever answered, beside brokers that have; and as many while it is new."""
 FAILURE_MS = 3_000.0
 FORGETTING_MS = 30_000
 """In this time an average sinks two thirds of the way to the best one's."""
 BROKERS_MAX = 10_000
+HEAD_START = 1e-9
+"""Of the broker that a new topic begins with: it settles who is first among equals, and nothing else."""
 _NOBODY = float("inf")
 
 
@@ -46,14 +53,24 @@ class _Broker:
     """Whether it ever answered or failed."""
     has_answered: bool = False
     """Whether it did when last asked: only such a broker is a measure for others."""
+    is_new: bool = True
+    """Whether it may have to be probed."""
+    samples: int = 0
+    """While it is new: the answers to requests that were made one after the other, the first one's cold companions not counted."""
+    first_ms: int = 0
+    """When the first of them came."""
     probes: int = 0
     in_flight: int = 0
     begun_at: dict[int, int] = field(default_factory=dict)
     """When requests that are still unanswered began, oldest first, and how many did then."""
-    credit: float = 0.0
     slowness_ms: float = 0.0
     weight: float = 1.0
     """These two as of when it was last weighed."""
+
+    @property
+    def is_due_a_probe(self) -> bool:
+        """Whether a new one that has answered gets one more request at full weight: one at a time, and not without end."""
+        return self.has_answered and not self.in_flight and self.probes < PROBES_MAX
 
     def left(self, began_ms: int) -> None:
         """One request that began then is no longer on its way."""
@@ -65,6 +82,22 @@ class _Broker:
             self.begun_at[began_ms] = count - 1
         else:
             del self.begun_at[began_ms]
+
+    def answered(self, latency_ms: int, now_ms: int) -> None:
+        """Blends a latency in; while it is new, as one of few."""
+        share = SAMPLE_SHARE
+        if self.is_new and (not self.samples or now_ms - latency_ms >= self.first_ms):
+            self.samples += 1
+            if self.samples == 1:
+                self.first_ms, self.probes = now_ms, 0
+            share = max(share, 1 / max(1, self.samples - 1))
+            self.is_new = self.samples < FIRST_SAMPLES
+        self.average_ms += share * (latency_ms - self.average_ms)
+
+    def failed(self, latency_ms: int) -> None:
+        """That counts at once, and is forgotten with time only."""
+        self.is_new = False
+        self.average_ms = max(float(latency_ms), FAILURE_MS, self.average_ms)
 
     def slowness_at(self, now_ms: int, best_ms: float, in_flight_even: float) -> float:
         average = self.average_ms
@@ -80,12 +113,13 @@ class _Broker:
 
 @dataclass(slots=True)
 class _Option:
-    """One broker of a topic: its queues, whose turn it is, and its part of the topic's messages."""
+    """One broker of a topic: its queues, whose turn it is, its part of the topic's messages, and what it has coming of them."""
 
     name: str
     broker: _Broker
     queues: list[MessageQueue]
     turn: int
+    credit: float = 0.0
     weight: float = -1.0
     share: float = 0.0
     why: str = ""
@@ -124,7 +158,7 @@ class Adaptive:
             if last_broker is not None:
                 options = [option for option in options if option.name != last_broker]
         option = options[0] if len(options) == 1 else _richest(options)
-        if not option.broker.is_known:
+        if option.broker.is_new:
             option.broker.probes += 1
             plan.at_ms = -1  # the next choice weighs anew, however soon it comes
         option.turn = turn = (option.turn + 1) % len(option.queues)
@@ -142,11 +176,9 @@ class Adaptive:
         broker = self._known(broker_name)
         broker.left(now_ms - latency_ms)
         if failed:
-            broker.average_ms = max(float(latency_ms), FAILURE_MS, broker.average_ms)
-        elif broker.is_known:
-            broker.average_ms += SAMPLE_SHARE * (latency_ms - broker.average_ms)
+            broker.failed(latency_ms)
         else:
-            broker.average_ms = float(latency_ms)
+            broker.answered(latency_ms, now_ms)
         broker.is_known, broker.has_answered = True, not failed
         broker.updated_ms = now_ms
         self._answers += 1
@@ -178,14 +210,19 @@ class Adaptive:
         return broker
 
     def _new_plan(self, writable: Writable, before: _Plan | None) -> _Plan:
-        turns = {} if before is None else {option.name: option.turn for option in before.options}
+        # Each new topic begins one further, so that topics that send little do not all begin with one broker, or one queue of it.
+        number = len(self._plans)
+        known = (
+            {} if before is None else {option.name: (option.turn, option.credit) for option in before.options}
+        )
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in writable.queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        options = [
-            _Option(name, self._known(name), queues, turns.get(name, self._start) % len(queues))
-            for name, queues in by_broker.items()
-        ]
+        options: list[_Option] = []
+        for name, queues in by_broker.items():
+            is_first = before is None and len(options) == number % len(by_broker)
+            turn, credit = known.get(name, (self._start + number, HEAD_START if is_first else 0.0))
+            options.append(_Option(name, self._known(name), queues, turn % len(queues), credit))
         for option in options:
             option.broker.queues = max(option.broker.queues, len(option.queues))
         if len(options) == 1:
@@ -201,7 +238,8 @@ class Adaptive:
         # The heaviest counts as 1, so that credits from better times keep their worth when all are slow.
         heaviest = _weigh(plan.brokers, now_ms)
         for option in plan.options:
-            weight = option.broker.weight
+            broker = option.broker
+            weight = 1.0 if broker.is_new and broker.is_due_a_probe else broker.weight
             # A broker with more queues gets more, as plain round robin would give it.
             option.share = weight / heaviest * len(option.queues)
             if weight != option.weight:
@@ -246,10 +284,8 @@ def _richest(options: list[_Option]) -> _Option:
     chosen = options[0]
     richest = float("-inf")
     for option in options:
-        broker = option.broker
-        credit = broker.credit + option.share
-        broker.credit = credit = min(credit, total)
+        option.credit = credit = min(option.credit + option.share, total)
         if credit > richest:
             chosen, richest = option, credit
-    chosen.broker.credit -= total
+    chosen.credit -= total
     return chosen

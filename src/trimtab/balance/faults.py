@@ -5,7 +5,8 @@ first goes round the available brokers. If no queue qualifies, all recorded brok
 available again), and one of the better half is used in turn.
 
 Both published forms write the chosen broker's name into the queue object that the route table shares, so that a route slowly
-fills with queues of one broker. We reproduce the effect, with a list of our own per topic, and leave the route alone.
+fills with queues of one broker. We reproduce the effect, with a list of our own per topic, and leave the route alone. As published,
+each topic has a counter of its own, and the table of latencies has one for all.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from trimtab.balance.pick import (
     BrokerStanding,
     Choice,
     RingCounter,
+    RingCounters,
     Writable,
     make_room,
     position,
@@ -97,19 +99,20 @@ class FaultAvoiding:
     ) -> None:
         self.name = name
         self._accepts = accepts
-        self._counter = RingCounter(start - 1 if counts_before else start)
+        self._counters = RingCounters(start - 1 if counts_before else start)
         self.faults = FaultTable(fault_start)
         self._known: dict[str, Writable] = {}
         self._lists: dict[str, list[MessageQueue]] = {}
 
     def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:
         queues = self.list_of(writable)
-        index = self._counter.next()
+        counter = self._counters.of(writable.topic)
+        index = counter.next()
         for step in range(len(queues)):
             queue = queues[position(index + step, len(queues))]
             if self.faults.is_available(queue.broker_name, now_ms) and self._accepts(queue, last_broker):
                 return Choice(queue, "next in turn on an available broker")
-        return self._choose_not_best(writable, queues, now_ms)
+        return self._choose_not_best(writable, queues, counter, now_ms)
 
     def list_of(self, writable: Writable) -> list[MessageQueue]:
         """The policy's own list of a topic's queues, made anew when the route changes."""
@@ -120,17 +123,19 @@ class FaultAvoiding:
             self._lists[writable.topic] = list(writable.queues)
         return self._lists[writable.topic]
 
-    def _choose_not_best(self, writable: Writable, queues: list[MessageQueue], now_ms: int) -> Choice:
+    def _choose_not_best(
+        self, writable: Writable, queues: list[MessageQueue], counter: RingCounter, now_ms: int
+    ) -> Choice:
         broker_name = self.faults.pick_one_at_least(now_ms)
         queue_count = 0 if broker_name is None else writable.queues_of(broker_name)
         if broker_name is not None and queue_count > 0:
-            at = position(self._counter.next(), len(queues))
-            queue_id = self._counter.next() % queue_count
+            at = position(counter.next(), len(queues))
+            queue_id = counter.next() % queue_count
             queues[at] = MessageQueue(writable.topic, broker_name, queue_id)
             return Choice(queues[at], f"no broker is available; {broker_name} is of the better half")
         if broker_name is not None:
             self.faults.forget(broker_name)
-        return Choice(queues[position(self._counter.next(), len(queues))], "no broker is known to be better")
+        return Choice(queues[position(counter.next(), len(queues))], "no broker is known to be better")
 
     def began(self, broker_name: str, now_ms: int) -> None:
         """Only answers count."""

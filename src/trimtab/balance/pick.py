@@ -88,6 +88,23 @@ class RingCounter:
         return _magnitude(self._value)
 
 
+class RingCounters:
+    """A counter for each topic. Each new one begins one further, so that topics that send little do not all begin with one queue."""
+
+    def __init__(self, start: int) -> None:
+        self._next_start = start
+        self._by_topic: dict[str, RingCounter] = {}
+
+    def of(self, topic: str) -> RingCounter:
+        """The counter of a topic."""
+        counter = self._by_topic.get(topic)
+        if counter is None:
+            make_room(self._by_topic, TOPICS_MAX)
+            counter = self._by_topic[topic] = RingCounter(self._next_start)
+            self._next_start += 1
+        return counter
+
+
 def position(index: int, size: int) -> int:
     """Java's `abs(index) % size`, with its guard for the one number whose magnitude is negative."""
     magnitude = _magnitude(_wrapped(index))
@@ -103,20 +120,21 @@ def _magnitude(number: int) -> int:
 
 
 class RoundRobin:
-    """Every queue in turn; a retry passes over the broker that has just failed, if there is another."""
+    """Every queue of a topic in turn; a retry passes over the broker that has just failed, if there is another."""
 
     name = "round-robin"
 
     def __init__(self, start: int) -> None:
-        self._counter = RingCounter(start)
+        self._counters = RingCounters(start)
 
     def choose(self, writable: Writable, last_broker: str | None, now_ms: int) -> Choice:  # noqa: ARG002
+        counter = self._counters.of(writable.topic)
         if last_broker is not None:
             for _ in writable.queues:
-                queue = next_in_turn(writable, self._counter)
+                queue = next_in_turn(writable, counter)
                 if queue.broker_name != last_broker:
                     return Choice(queue, f"next in turn that is not on {last_broker}")
-        return Choice(next_in_turn(writable, self._counter), "next in turn")
+        return Choice(next_in_turn(writable, counter), "next in turn")
 
     def began(self, broker_name: str, now_ms: int) -> None:
         """Nothing is remembered."""

@@ -6,14 +6,18 @@ from collections import Counter
 
 import pytest
 
-from trimtab.balance.adaptive import FORGETTING_MS, PROBES_MAX, WEIGHT_MIN, Adaptive
+from trimtab.balance.adaptive import FIRST_SAMPLES, FORGETTING_MS, PROBES_MAX, WEIGHT_MIN, Adaptive
 from trimtab.balance.pick import Writable
 from trimtab.model import MessageQueue
 
 
 def writable(*brokers: str, queues: int = 4) -> Writable:
+    return of_topic("T", *brokers, queues=queues)
+
+
+def of_topic(topic: str, *brokers: str, queues: int = 4) -> Writable:
     return Writable(
-        "T", tuple(MessageQueue("T", broker, number) for broker in brokers for number in range(queues))
+        topic, tuple(MessageQueue(topic, broker, number) for broker in brokers for number in range(queues))
     )
 
 
@@ -57,6 +61,66 @@ def test_two_brokers_of_equal_speed_stay_within_two_percent_of_even(speed_ms: in
     speeds = {"a": float(speed_ms), "b": float(speed_ms)}
     share = sent(Adaptive(0), writable("a", "b"), speeds, 10_000, random.Random(speed_ms), 0, in_flight)
     assert abs(share["a"] - 5_000) <= 100, share
+
+
+@pytest.mark.parametrize("pattern", ["AB", "AAB", "ABBC"])
+def test_topics_that_share_a_producer_are_each_spread_evenly(pattern: str) -> None:
+    policy, share = Adaptive(0), Counter[tuple[str, MessageQueue]]()
+    routes = {
+        topic: of_topic(topic, "a", "b", queues=queues)
+        for topic, queues in zip("ABC", (4, 4, 1), strict=True)
+    }
+    for at_ms, topic in enumerate(pattern * 1_000):
+        queue = policy.choose(routes[topic], None, at_ms).queue
+        share[topic, queue] += 1
+        policy.began(queue.broker_name, at_ms)
+        policy.ended(queue.broker_name, 1, at_ms + 1, failed=False)
+    for topic, route in routes.items():
+        counts = [share[topic, queue] for queue in route.queues]
+        assert max(counts) - min(counts) <= len(routes), (topic, counts)
+
+
+def test_a_topic_s_turns_outlive_a_new_route() -> None:
+    policy, share = Adaptive(0), Counter[str]()
+    for _ in range(100):
+        share.update([policy.choose(writable("a", "b", "c"), None, 0).queue.broker_name])
+    assert max(share.values()) - min(share.values()) <= 1
+
+
+def test_many_topics_that_send_once_do_not_all_begin_with_one_broker() -> None:
+    policy = Adaptive(0)
+    share = Counter(
+        policy.choose(of_topic(f"T{number}", "a", "b", "c"), None, 0).queue.broker_name
+        for number in range(300)
+    )
+    assert share == {"a": 100, "b": 100, "c": 100}
+
+
+def share_after_a_cold_start(cold_ms: int, in_flight: int) -> float:
+    """Of two brokers of equal speed one answers nothing at first: its part of what is sent in the second after it did."""
+    policy, route, share = Adaptive(0), writable("a", "b"), Counter[str]()
+    on_their_way: list[tuple[int, int, str]] = []
+    at_ms = 0
+    while at_ms < cold_ms + 1_000:
+        if len(on_their_way) >= in_flight:
+            at_ms = max(at_ms, on_their_way[0][0])
+            answered(policy, heapq.heappop(on_their_way))
+        broker = policy.choose(route, None, at_ms).queue.broker_name
+        share[broker] += at_ms > cold_ms + 20
+        policy.began(broker, at_ms)
+        heapq.heappush(on_their_way, (max(at_ms + 1, cold_ms if broker == "a" else 0), at_ms, broker))
+    return share["a"] / share.total()
+
+
+@pytest.mark.parametrize("in_flight", [1, 8, 64])
+@pytest.mark.parametrize("cold_ms", [3, 5, 10, 50, 100, 1_000])
+def test_a_first_answer_that_was_slow_is_soon_forgotten(cold_ms: int, in_flight: int) -> None:
+    assert 0.49 < share_after_a_cold_start(cold_ms, in_flight) < 0.51
+
+
+def test_one_that_is_slow_again_and_again_is_not_probed_without_end() -> None:
+    share = sent(Adaptive(0), writable("a", "b"), {"a": 1, "b": 80}, 2_000, random.Random(9), in_flight=4)
+    assert FIRST_SAMPLES <= share["b"] <= PROBES_MAX + 15
 
 
 def test_every_queue_of_a_broker_gets_its_turn() -> None:

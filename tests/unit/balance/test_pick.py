@@ -1,9 +1,19 @@
 """Mission A: where a producer sends."""
 
+from collections import Counter
+
 import pytest
 
 from trimtab.balance.faults import FaultAvoiding, FaultTable, classic_4_2, classic_4_9_3, not_available_ms
-from trimtab.balance.pick import Policy, RingCounter, RoundRobin, Writable, position
+from trimtab.balance.pick import (
+    TOPICS_MAX,
+    Policy,
+    RingCounter,
+    RingCounters,
+    RoundRobin,
+    Writable,
+    position,
+)
 from trimtab.model import MessageQueue
 
 TWO_BROKERS = Writable(
@@ -16,6 +26,34 @@ def test_a1_eight_sends_visit_eight_queues() -> None:
     policy = RoundRobin(start=41)
     chosen = [policy.choose(TWO_BROKERS, None, 0).queue for _ in range(8)]
     assert sorted(chosen, key=str) == sorted(TWO_BROKERS.queues, key=str)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [RoundRobin(start=0), classic_4_2(start=0), classic_4_9_3(start=0)],
+    ids=lambda policy: str(policy.name),
+)
+def test_a1_topics_that_share_a_producer_each_go_round_all_of_their_queues(policy: Policy) -> None:
+    routes = [
+        Writable(topic, tuple(MessageQueue(topic, broker, number) for broker in "ab" for number in range(4)))
+        for topic in ("orders", "audit")
+    ]
+    share = Counter(policy.choose(route, None, 0).queue for _ in range(80) for route in routes)
+    assert share == {queue: 10 for route in routes for queue in route.queues}
+
+
+def test_a1_many_topics_that_send_once_do_not_all_begin_with_one_queue() -> None:
+    policy = RoundRobin(start=0)
+    routes = [Writable(f"T{number}", TWO_BROKERS.queues) for number in range(16)]
+    assert len({policy.choose(route, None, 0).queue for route in routes}) == 8
+
+
+def test_a1_counters_of_more_topics_than_are_remembered_begin_anew() -> None:
+    counters = RingCounters(start=0)
+    assert [counters.of("first").next(), counters.of("first").next()] == [1, 2]
+    for number in range(TOPICS_MAX):
+        counters.of(f"T{number}")
+    assert counters.of("first").next() == TOPICS_MAX + 2
 
 
 def test_a1_the_counter_survives_the_end_of_its_range() -> None:

@@ -53,7 +53,7 @@ def test_a_second_try_behind_younger_sends_ends_in_its_own_time() -> None:
             sending = Sending(policy="round-robin")
             async with Producer("pg", nameserver=one.address, timeouts=TIMES, sending=sending) as producer:
                 await producer._delivery.route("T")
-                producer._policy._counter._value = 1  # type: ignore[attr-defined]
+                producer._policy._counters.of("T")._value = 1  # type: ignore[attr-defined]
                 old = asyncio.create_task(timed(producer.send(Message("T", b"old"))))
                 await asyncio.sleep(0.3)
                 young = [asyncio.create_task(timed(producer.send(Message("T", b"y1"), queue=TWO)))]
@@ -85,7 +85,7 @@ def test_one_with_little_time_does_not_take_the_time_of_those_it_travels_with() 
                 await producer._delivery.route("T")
                 first = asyncio.create_task(timed(producer.send(Message("T", b"1"), queue=queue)))
                 await asyncio.sleep(0.05)
-                producer._policy._counter._value = 1  # type: ignore[attr-defined]
+                producer._policy._counters.of("T")._value = 1  # type: ignore[attr-defined]
                 # It may go elsewhere and has half of its time; the other one has one place and all of it.
                 free = asyncio.create_task(timed(producer.send(Message("T", b"2"))))
                 bound = asyncio.create_task(timed(producer.send(Message("T", b"3"), queue=queue)))
