@@ -87,6 +87,22 @@ class RequestTimeoutError(TrimtabError):
     indeterminate = True
 
 
+class MaybeStoredError(TrimtabError):
+    """The last try of a send stored nothing for sure, but an `earlier` one, left without a word, may have. `last` is what ended it."""
+
+    indeterminate = True
+
+    def __init__(self, earlier: Exception, last: Exception) -> None:
+        super().__init__(f"{last}; an earlier try may have been stored: {earlier}")
+        self.earlier = earlier
+        self.last = last
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        """As the last try says."""
+        return bool(getattr(self.last, "retriable", False))
+
+
 class RangeGoneError(TrimtabError):
     """A part of a queue that was to be read is not there, most likely because retention took it; nothing was passed over."""
 

@@ -7,6 +7,7 @@ from trimtab.model import Message
 from trimtab.wire.properties import RESERVED
 from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, RETRY_PREFIX, TOPIC_LENGTH_MAX
 
+I32 = -(2**31), 2**31 - 1
 _FORBIDDEN_TOPICS = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
@@ -42,10 +43,35 @@ def _check_name(what: str, name: str, length_max: int) -> None:
         raise InvalidMessageError(f"the {what} {name!r} may only have letters, digits and % | _ -")
 
 
+def check_message(message: Message) -> None:
+    """A message at all, with a topic of the right type; its name is looked at before its route is asked for."""
+    if not isinstance(message, Message):
+        raise InvalidMessageError(f"{type(message).__name__} is not a Message; give a trimtab.Message")
+    if not isinstance(message.topic, str):
+        raise InvalidMessageError(f"the topic is a {type(message.topic).__name__}; give a str")
+
+
+def check_flag(flag: int) -> None:
+    """A flag travels in 32 bits."""
+    check_number("flag", flag, *I32)
+
+
+def check_number(what: str, number: int, at_least: int, at_most: int) -> None:
+    """A whole number within its bounds."""
+    if not isinstance(number, int):
+        raise InvalidMessageError(f"the {what} is a {type(number).__name__}; give an int")
+    if not at_least <= number <= at_most:
+        raise InvalidMessageError(f"the {what} {number} is not between {at_least} and {at_most}")
+
+
 def check_batch(messages: Sequence[Message]) -> None:
     """Messages that may travel in one explicit batch, by Java's rules."""
     if not messages:
         raise InvalidMessageError("a batch needs at least one message")
+    if set(map(type, messages)) != {Message}:
+        for message in messages:
+            check_message(message)
+    check_message(messages[0])  # the others have its topic, as will be seen
     topic = messages[0].topic
     if topic.startswith(RETRY_PREFIX):
         raise InvalidMessageError(f"messages for the retry topic {topic!r} cannot be sent in a batch")

@@ -9,17 +9,17 @@ a given queue, has one place to go to and one try.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from trimtab.balance.pick import BrokerStanding
-from trimtab.client.checks import check_group
+from trimtab.client.checks import check_group, check_message
 from trimtab.client.identity import unique_ids
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.producer_delivery import Delivery, make_policy
 from trimtab.client.producer_lanes import Lanes
-from trimtab.client.producer_many import outcomes_of
+from trimtab.client.producer_many import outcomes_after, outcomes_of
 from trimtab.client.producer_packing import Packer
 from trimtab.client.producer_places import Place, key_property, on_wire, same_broker
 from trimtab.client.producer_standings import PROPERTY, choices_text
@@ -29,7 +29,7 @@ from trimtab.client.session_roles import guarded
 from trimtab.client.sessions import acquire_session, connection_options, release_session
 from trimtab.client.tracing import Tracer
 from trimtab.client.transactions import Check, Execute, TransactionReceipt, Transactions
-from trimtab.errors import ClosedError, NotSentError, PartlySentError
+from trimtab.errors import ClosedError, NotSentError, PartlySentError, TrimtabError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.io.connection import PeerConnection
@@ -90,6 +90,8 @@ class Producer:
         self._session: Session
         self._lanes: Lanes
         self._delivery: Delivery
+        self._trace_delivery: Delivery
+        self._closing: asyncio.Task[None] | None = None
         self._transactions: Transactions
         self._requests: Requests
         self._loop: asyncio.AbstractEventLoop
@@ -122,6 +124,7 @@ class Producer:
         """Begins; `async with` does it."""
         if self._is_open:
             return
+        await self.close()  # to its end, if that was not waited for
         self._loop = asyncio.get_running_loop()
         session = self._session = acquire_session(
             self._options, self._given_client_id, self._clock, self._chance, self.timeouts
@@ -137,9 +140,9 @@ class Producer:
             namespace=self._options.namespace,
             on_stored=None if self._tracer is None else self._tracer.stored,
         )
-        self._delivery = Delivery(
-            session, self._lanes, self._policy, self.sending, self.timeouts, self._options.namespace
-        )
+        self._delivery = self._new_delivery()
+        # Traces have a room of their own: they are told until the end, when nothing else is sent any more.
+        self._trace_delivery = self._new_delivery()
         self._transactions = Transactions(
             session, self._wire_group, self._check, self._options.namespace, self._tracer
         )
@@ -153,22 +156,32 @@ class Producer:
         self._is_open = True
 
     async def close(self) -> None:
-        """Waits for what is on its way, as long as a send may take, and closes."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._end_listening()
-        try:
-            async with asyncio.timeout(self.timeouts.send_s):
-                await self._delivery.close()
-        except TimeoutError:
-            _log.warning("%s closes with sends unanswered", self)
-        await self._transactions.close()
-        if self._tracer is not None:
-            await self._tracer.close()
-        await self._requests.close()
-        await self._lanes.close()
-        await release_session(self._session, producer_group=self._wire_group)
+        """Waits for what is on its way, as long as a send may take, and closes.
+
+        Whoever stops waiting for it does not stop it; a second call waits for its end.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._end_listening()
+            self._closing = asyncio.create_task(self._close())
+        if self._closing is not None and not self._closing.done():
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with (
+            AsyncExitStack() as rest
+        ):  # from the last line to the first, each whatever became of those before it
+            rest.push_async_callback(release_session, self._session, producer_group=self._wire_group)
+            rest.push_async_callback(self._lanes.close)
+            rest.push_async_callback(self._requests.close)
+            if self._tracer is not None:
+                rest.push_async_callback(self._tracer.close)
+            rest.push_async_callback(self._transactions.close)
+            try:
+                async with asyncio.timeout(self.timeouts.send_s):
+                    await self._delivery.close()
+            except TimeoutError:
+                _log.warning("%s closes with sends unanswered", self)
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -192,9 +205,9 @@ class Producer:
         if queue is None and key is None and selector is None:
             outcome = await self._delivery.of(self._packer.pack(message), None)
         else:
-            place = Place(message, queue, key, selector, arg)
             extra = "" if key is None else key_property(key)
-            outcome = await self._delivery.of(self._packer.pack(message, extra=extra), place)
+            parcel = self._packer.pack(message, extra=extra)
+            outcome = await self._delivery.of(parcel, Place(message, queue, key, selector, arg))
         assert isinstance(outcome, Receipt), "one message has one receipt"
         return outcome
 
@@ -202,7 +215,7 @@ class Producer:
         """Sends all of them, some thousand at once; the receipts are in their order.
 
         However many they are, they are taken as the brokers answer, and the time of each begins when its turn comes. All are sent even if some
-        fail; then `PartlySentError` has every receipt and every error.
+        fail; then `PartlySentError` has every receipt and every error. A producer that is closed meanwhile takes no more of them.
         """
         if not self._is_open:
             raise _not_open()
@@ -223,14 +236,21 @@ class Producer:
         """Sends messages of one topic as one request: they are stored together, in one queue, or not at all.
 
         More than fits one request is an error, or with `split` as many requests as it takes, one after the other,
-        each stored or not by itself.
+        each stored or not by itself. After the first that fails no more are sent; if others were stored, `PartlySentError`
+        has their receipts and the errors of the rest.
         """
         if not self._is_open:
             raise _not_open()
+        parcels = self._packer.pack_batch(messages, split=split)
+        place = None if queue is None and key is None else Place(messages[0], queue, key)
         receipts: list[Receipt] = []
-        for parcel in self._packer.pack_batch(messages, split=split):
-            place = None if queue is None and key is None else Place(messages[0], queue, key)
-            outcome = await self._delivery.of(parcel, place)
+        for number, parcel in enumerate(parcels):
+            try:
+                outcome = await self._delivery.of(parcel, place)
+            except TrimtabError as error:
+                if not receipts:
+                    raise
+                raise PartlySentError(outcomes_after(receipts, parcels[number:], error)) from error
             assert isinstance(outcome, list), "a batch has a receipt for each message"
             receipts += outcome
         return receipts
@@ -281,6 +301,7 @@ class Producer:
         if not self._is_open:
             raise _not_open()
         timeout_s = timeout_s or self.timeouts.request_s
+        check_message(message)
 
         async def ask(extra: str) -> None:
             await self._delivery.route(self._packer.topic(message))
@@ -321,7 +342,12 @@ class Producer:
         return outcome
 
     async def _send_trace(self, message: Message) -> None:
-        await self._delivery.of(self._packer.pack(message), None)
+        await self._trace_delivery.of(self._packer.pack(message), None)
+
+    def _new_delivery(self) -> Delivery:
+        return Delivery(
+            self._session, self._lanes, self._policy, self.sending, self.timeouts, self._options.namespace
+        )
 
 
 def _not_open() -> ClosedError:

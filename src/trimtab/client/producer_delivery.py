@@ -3,6 +3,7 @@
 Everything that a producer sends goes through `Delivery.of`. How much may wait is bounded in messages and in bytes; one more waits for
 room, in its turn. A try that failed goes to another broker if the failure is of that kind and time is left; a try whose broker is silent
 has half of the time that is left, so that there is time for another. After a failure that an old route may be the cause of, the route is asked for anew.
+However the last try ends: what an earlier one left open is said too.
 """
 
 import asyncio
@@ -20,9 +21,13 @@ from trimtab.client.producer_refusals import may_be_tried_again, may_come_from_a
 from trimtab.client.producer_room import Room
 from trimtab.client.routes import Route
 from trimtab.client.session import Session
-from trimtab.errors import NoRouteError, SettingsError, TrimtabError
+from trimtab.errors import MaybeStoredError, NoRouteError, SettingsError, TrimtabError
 from trimtab.io.chance import Chance
+from trimtab.io.connection import UNANSWERED_MAX
 from trimtab.settings import Sending, Timeouts
+
+UNBATCHED_MAX = UNANSWERED_MAX - 5_535
+"""What a connection takes, less enough for the requests of others that share it."""
 
 
 def make_policy(name: str, chance: Chance) -> Policy:
@@ -65,7 +70,9 @@ class Delivery:
         self._loop = asyncio.get_running_loop()
         self._choose = policy.choose
         self._join = lanes.join
-        self._room = Room(sending.waiting_messages_max, sending.waiting_bytes_max)
+        # Without batching each message is a request, and one more than a connection takes waits here as well as anywhere.
+        requests_max = sending.waiting_messages_max if sending.batching else UNBATCHED_MAX
+        self._room = Room(min(sending.waiting_messages_max, requests_max), sending.waiting_bytes_max)
 
     @property
     def waiting(self) -> int:
@@ -93,6 +100,7 @@ class Delivery:
         if not room.take_now(size):
             await room.take(size, None if is_patient else deadline)
             deadline = loop.time() + self._send_s if is_patient else deadline
+        left_open: TrimtabError | None = None
         try:
             route = self._route_now(parcel.topic)
             if route is None or not route.writable.queues:
@@ -128,10 +136,15 @@ class Delivery:
                 if is_last or loop.time() >= deadline or not may_be_tried_again(outcome):
                     self._learn_from(outcome, route)
                     raise outcome
+                if isinstance(outcome, TrimtabError) and outcome.indeterminate:
+                    left_open = outcome
                 last_broker = choice.queue.broker_name
                 route = await self._route_after(outcome, route, deadline)
                 # A trip that was given up may still hold the old one.
                 parcel = msgspec.structs.replace(parcel, answer=None)
+        except TrimtabError as last:
+            _say_what_is_left_open(left_open, last)
+            raise
         finally:
             room.give_back(size)
 
@@ -189,3 +202,8 @@ class Delivery:
             self._session.refresh_route_soon(
                 route.topic, may_create_queues=self._sending.default_topic_queues
             )
+
+
+def _say_what_is_left_open(earlier: TrimtabError | None, last: TrimtabError) -> None:
+    if earlier is not None and not last.indeterminate:
+        raise MaybeStoredError(earlier, last) from last

@@ -22,7 +22,9 @@ from trimtab.client.routes import Route
 from trimtab.client.session import Session
 from trimtab.errors import (
     ClosedError,
+    InvalidMessageError,
     NoRouteError,
+    NotSentError,
     ProtocolError,
     ServerUnreachableError,
     TrimtabError,
@@ -176,13 +178,22 @@ class Lanes:
         opaque = connection.next_opaque()
         began_ms = self._now_ms()
         trip = Trip(self, lane, load, began_ms)
-        self._policy.began(lane.queue.broker_name, began_ms)
+        # What goes wrong is not told within this call: whoever joins must find the lane as it was left.
         try:
-            connection.request(opaque, self._frame(lane, load, opaque), trip, soon=flush == "soon")
+            frame = self._frame(lane, load, opaque)
+        except Exception as error:  # noqa: BLE001 - a mistake in one load must not hold up its lane
+            self._loop.call_soon(self._stayed, lane, load, _unframed(lane, error))
+            return None
+        try:
+            connection.request(opaque, frame, trip, soon=flush == "soon")
+        except NotSentError as error:  # too many others are on their way: that says nothing of the broker
+            self._loop.call_soon(self._stayed, lane, load, error)
+            return None
         except TrimtabError as error:
-            # Not within this call: whoever joins must find the lane as it was left.
+            self._policy.began(lane.queue.broker_name, began_ms)
             self._loop.call_soon(self.failed, lane, load, began_ms, error)
             return None
+        self._policy.began(lane.queue.broker_name, began_ms)
         trip.left_by(connection, opaque)
         if flush == "now":
             connection.flush()
@@ -306,6 +317,7 @@ class Lanes:
         try:
             first_offset = int(answer.ext["queueOffset"])
             ids = answer.ext["msgId"].split(",")
+            shown = _stored_in(lane, answer)
         except (KeyError, ValueError):
             text = f"send to {lane.queue}: {lane.address} said that it is stored, but not where"
             self._fail_all(load, UnreadableReceiptError(text))
@@ -316,12 +328,15 @@ class Lanes:
             if lane.earliest_deadline() <= now:
                 extend(lane, (), now)
         on_stored = self._on_stored
-        receipts = receipts_of(load, lane.shown, status, ids, first_offset)
+        receipts = receipts_of(load, shown, status, ids, first_offset)
         for parcel, receipt in zip(load, receipts, strict=True):
             parcel.done(receipt)
         if on_stored is not None:
-            for parcel, receipt in zip(load, receipts, strict=True):
-                on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
+            try:
+                for parcel, receipt in zip(load, receipts, strict=True):
+                    on_stored(parcel, receipt, lane, now_ms - began_ms, answer)
+            except Exception:  # noqa: BLE001 - whoever hears of it must not hold up the lane
+                _log.exception("what is stored at %s could not be told of", lane.queue)
         self._go_on(lane)
 
     def _refused(self, lane: Lane, load: list[Parcel], latency_ms: int, now_ms: int, answer: Command) -> None:
@@ -342,6 +357,11 @@ class Lanes:
         self._fail_all(load, error)
         self._go_on(lane)
 
+    def _stayed(self, lane: Lane, load: list[Parcel], error: Exception) -> None:
+        """It never left, and the policy has not heard of it."""
+        self._fail_all(load, error)
+        self._go_on(lane)
+
     def _fail_all(self, load: list[Parcel], error: Exception) -> None:
         for parcel in load:
             parcel.done(error)
@@ -357,6 +377,22 @@ class Lanes:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
         return task
+
+
+def _stored_in(lane: Lane, answer: Command) -> MessageQueue:
+    """Where a load is: a broker that was asked for queue -1 has chosen one itself."""
+    shown = lane.shown
+    if shown.queue_id >= 0:
+        return shown
+    return MessageQueue(shown.topic, shown.broker_name, int(answer.ext["queueId"]))
+
+
+def _unframed(lane: Lane, error: Exception) -> TrimtabError:
+    if isinstance(error, TrimtabError):
+        return error
+    return InvalidMessageError(
+        f"send to {lane.queue}: a message cannot be laid out ({error!r}); nothing was sent"
+    )
 
 
 class UnreadableReceiptError(ProtocolError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trimtab.client.checks import check_batch, check_body
+from trimtab.client.checks import check_batch, check_body, check_flag, check_message
 from trimtab.client.lanes import Parcel
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.producer_properties import BEGIN, properties_of, properties_of_each
@@ -53,9 +53,13 @@ class Packer:
 
     def pack(self, message: Message, *, extra: str = "") -> Parcel:
         """A parcel of one message; `extra` are further properties, each with its separator in front."""
-        body = message.body
+        if type(message) is not Message:
+            check_message(message)
+        body, flag = message.body, message.flag
         if type(body) is not bytes or not 0 < len(body) <= self._bytes_max:
             check_body(message, self._bytes_max)
+        if flag or type(flag) is not int:
+            check_flag(flag)
         if (
             extra or message.keys or message.properties or message.delay_level
             or message.deliver_at_ms is not None or len(body) >= self._compress_from_bytes
@@ -68,7 +72,7 @@ class Packer:
         born_ms = self._wall_ms()
         unique_id = self._next_id(born_ms)
         properties = f"{BEGIN}{unique_id}{tail}".encode()
-        return Parcel(topic, body, properties, message.flag, message, unique_id, born_ms, 0, is_batchable)
+        return Parcel(topic, body, properties, flag, message, unique_id, born_ms, 0, is_batchable)
 
     def _pack_first(self, message: Message) -> Parcel:
         """The first plain message with this topic and tag; those that follow have all but body and id in common with it."""
@@ -81,6 +85,7 @@ class Packer:
         return parcel
 
     def _pack_odd(self, message: Message, extra: str) -> Parcel:
+        check_message(message)
         body, topic = message.body, message.topic
         born_ms = self._wall_ms()
         unique_id = self._next_id(born_ms)
@@ -104,6 +109,7 @@ class Packer:
 
     def pack_half(self, message: Message, group: str) -> Parcel:
         """The half of a transaction that brokers keep to themselves until it is committed."""
+        check_message(message)
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessageError(
                 "a message of a transaction cannot be delayed: brokers would forget the delay"
@@ -127,9 +133,10 @@ class Packer:
         check_batch(messages)
         bytes_max = self._bytes_max
         bodies = self._bodies(messages, bytes_max - ENTRY_BYTES_MIN)
+        flags = _flags(messages)
         unique_ids = self._unique_ids(len(messages))
         properties = properties_of_each(messages, unique_ids, self._extra)
-        columns = BatchColumns(bodies, properties, [message.flag for message in messages])
+        columns = BatchColumns(bodies, properties, flags)
         pieces, total = batch_pieces(columns)
         if total <= bytes_max:
             return [self._parcel(messages, unique_ids, pieces, total)]
@@ -139,6 +146,11 @@ class Packer:
                 " once, or let split=True make several batches of them"
             )
         sizes = [sum(map(len, pieces[at : at + PIECES_EACH])) for at in range(0, len(pieces), PIECES_EACH)]
+        if max(sizes) > bytes_max:
+            raise InvalidMessageError(
+                f"message {sizes.index(max(sizes))} of the batch takes {max(sizes)} bytes with its properties, at most {bytes_max}"
+                " are allowed; make it smaller"
+            )
         return [
             self._parcel(
                 messages[begin:end],
@@ -180,6 +192,13 @@ class Packer:
         while len(given) < number:
             given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._wall_ms())
         return given
+
+
+def _flags(messages: Sequence[Message]) -> list[int]:
+    flags = [message.flag for message in messages]
+    for flag in [flag for flag in flags if flag or type(flag) is not int]:
+        check_flag(flag)
+    return flags
 
 
 def cuts(sizes: Sequence[int], bytes_max: int) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab.balance.pick import Choice
+from trimtab.client.checks import I32, check_number
 from trimtab.client.namespaces import with_namespace, without_namespace
 from trimtab.client.selectors import Selector, chosen_by, index_by
 from trimtab.errors import InvalidMessageError
@@ -22,7 +23,13 @@ class Place:
     arg: object = None
 
     def __post_init__(self) -> None:
-        """What contradicts itself is refused."""
+        """What contradicts itself, or is none, is refused."""
+        if self.queue is not None and not isinstance(self.queue, MessageQueue):
+            raise InvalidMessageError(f"the queue is a {type(self.queue).__name__}; give a MessageQueue")
+        if self.queue is not None:
+            check_number("queue id", self.queue.queue_id, *I32)
+        if self.key is not None:
+            check_key_type(self.key)
         if self.queue is not None and (self.key is not None or self.selector is not None):
             raise InvalidMessageError("give a queue, or a key or selector, not both")
         if self.queue is not None and self.queue.topic != self.message.topic:
@@ -59,8 +66,15 @@ def shown(namespace: str | None, queue: MessageQueue) -> MessageQueue:
     return MessageQueue(without_namespace(namespace, queue.topic), queue.broker_name, queue.queue_id)
 
 
+def check_key_type(key: str) -> None:
+    """A key is hashed as a text."""
+    if not isinstance(key, str):
+        raise InvalidMessageError(f"the key is a {type(key).__name__}; give a str")
+
+
 def key_property(key: str) -> str:
     """The property in which a key travels, its separator in front."""
+    check_key_type(key)
     if not key or "\x01" in key or "\x02" in key:
         raise InvalidMessageError(f"the key {key!r} is empty or holds a control character")
     return f"\x02{names.SHARDING_KEY}\x01{key}"

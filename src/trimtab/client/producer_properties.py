@@ -4,10 +4,10 @@ Every message has an id of its own, and behind it the tail: that it is waited fo
 Messages with nothing but a tag are plain, and have the tail of their tag.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 
-from trimtab.client.checks import check_property, check_value
+from trimtab.client.checks import check_number, check_property, check_value
 from trimtab.errors import InvalidMessageError
 from trimtab.model import Message
 from trimtab.wire import properties as names
@@ -33,9 +33,8 @@ def properties_of(message: Message, unique_id: str, extra: str = "") -> bytes:
         tail += f"\x02{names.KEYS}\x01{_joined_keys(message.keys)}"
     if message.delay_level or message.deliver_at_ms is not None:
         tail += _delay(message)
-    for name, value in message.properties.items():
-        check_property(name, value)
-        tail += f"\x02{name}\x01{value}"
+    if message.properties:
+        tail += _own(message.properties)
     return _encoded(f"{BEGIN}{unique_id}{tail}{extra}")
 
 
@@ -67,9 +66,21 @@ def _encoded(text: str) -> bytes:
     return data
 
 
-def _joined_keys(keys: Sequence[str]) -> str:
+def _own(properties: Mapping[str, str]) -> str:
+    if not isinstance(properties, Mapping):
+        raise InvalidMessageError(f"the properties are a {type(properties).__name__}; give a dict")
+    text = ""
+    for name, value in properties.items():
+        check_property(name, value)
+        text += f"\x02{name}\x01{value}"
+    return text
+
+
+def _joined_keys(keys: Collection[str]) -> str:
     if isinstance(keys, str):
         raise InvalidMessageError(f"keys={keys!r} is one text; give a list of keys")
+    if not isinstance(keys, Collection):
+        raise InvalidMessageError(f"the keys are a {type(keys).__name__}; give a list of keys")
     for key in keys:
         check_value("key", key)
         if " " in key:
@@ -81,7 +92,7 @@ def _delay(message: Message) -> str:
     if message.delay_level and message.deliver_at_ms is not None:
         raise InvalidMessageError("give a delay level or a time of delivery, not both")
     if message.deliver_at_ms is not None:
+        check_number("time of delivery", message.deliver_at_ms, 0, 2**63 - 1)
         return f"\x02TIMER_DELIVER_MS\x01{message.deliver_at_ms:d}"
-    if message.delay_level < 0:
-        raise InvalidMessageError(f"delay level {message.delay_level} is below 0; 1 is the first")
+    check_number("delay level", message.delay_level, 1, 2**31 - 1)
     return f"\x02{names.DELAY}\x01{message.delay_level:d}"

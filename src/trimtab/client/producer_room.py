@@ -21,7 +21,7 @@ class Room:
 
     def take_now(self, size: int) -> bool:
         """Takes room, if there is some and nobody waits for it."""
-        return not self._waiting and self._taken(size)
+        return not self._waiting and not self._is_closed and self._taken(size)
 
     async def take(self, size: int, deadline: float | None) -> None:
         """Takes room as soon as it is this one's turn, by `deadline` in the loop's time if there is one."""

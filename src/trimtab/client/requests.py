@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trimtab.errors import InvalidMessageError, NotSentError, ProtocolError, RequestTimeoutError
+from trimtab.errors import (
+    ClosedError,
+    InvalidMessageError,
+    NotSentError,
+    ProtocolError,
+    RequestTimeoutError,
+)
 from trimtab.wire import properties as names
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.compression import compression_of, inflate
@@ -41,6 +47,12 @@ class Reply(msgspec.Struct, frozen=True):
     store_timestamp: int
 
 
+class UnansweredError(ClosedError):
+    """The producer was closed while a request waited for its reply; somebody may have carried it out."""
+
+    indeterminate = True
+
+
 class Requests:
     """The requests of one producer that wait for replies."""
 
@@ -53,8 +65,9 @@ class Requests:
     async def close(self) -> None:
         """Nobody waits any more."""
         self._stop_listening()
-        for future in self._waiting.values():
-            future.cancel()
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(UnansweredError("the producer was closed before the reply came"))
 
     async def ask(self, topic: str, send: Callable[[str], Awaitable[None]], timeout_s: float) -> Reply:
         """Sends, with the properties of a request, and waits for the reply."""
@@ -77,6 +90,8 @@ class Requests:
             ) from None
         finally:
             del self._waiting[number]
+            if reply.done() and not reply.cancelled():
+                reply.exception()  # nobody else may have looked at it, if the send failed too
 
     @staticmethod
     def reply_to(request: "Received") -> tuple[str, str]:

@@ -259,7 +259,7 @@ class Session:
     # --- requests of brokers ----------------------------------------------------------------------------------
 
     def listen(self, code: RequestCode, listener: Listener) -> Callable[[], None]:
-        """Shows requests of brokers to `listener`: one-way ones always, others until somebody gives True. Call what you get to end it."""
+        """Shows requests of brokers to `listener`: one-way ones that tell something always, others until somebody gives True. Call what you get to end it."""
         return self._listeners.add(code, listener)
 
     def answer(

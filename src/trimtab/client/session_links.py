@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trimtab.client.shared_tasks import shared
 from trimtab.errors import ClosedError
 from trimtab.io.chance import Chance
 from trimtab.io.connection import OnRequest, PeerConnection
@@ -79,7 +80,7 @@ class Links:
         if opening is None:
             opening = self._opening[address] = asyncio.create_task(self._dial(address))
             opening.add_done_callback(_look_at)
-        return await asyncio.shield(opening)
+        return await shared(opening)
 
     def waits_s(self, address: str) -> float:
         """How long until the address is dialled again; 0 if nothing holds that up."""

@@ -8,13 +8,16 @@ from typing import NamedTuple
 from trimtab.errors import ProtocolError
 from trimtab.io.connection import PeerConnection
 from trimtab.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from trimtab.wire.codes import LEASED_VERSION, SPOKEN_VERSION
+from trimtab.wire.codes import LEASED_VERSION, SPOKEN_VERSION, RequestCode
 from trimtab.wire.commands import Command
 
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[PeerConnection, Command], bool | None]
 """Looks at a request of a broker; True if it answers it, or will."""
+
+FOR_ONE = frozenset({int(RequestCode.CHECK_TRANSACTION_STATE)})
+"""One-way requests that ask for something: one client sees to it, not each that could."""
 
 
 class Heartbeat(NamedTuple):
@@ -83,9 +86,9 @@ class Listeners:
         return remove
 
     def pass_on(self, connection: PeerConnection, command: Command) -> bool:
-        """A one-way request goes to everybody, another one to the first who takes it; whether anybody did."""
+        """A one-way request goes to everybody, unless one is enough; another one to the first who takes it; whether anybody did."""
         listeners = self._by_code.get(command.code, ())
-        if command.is_oneway:
+        if command.is_oneway and command.code not in FOR_ONE:
             for listener in tuple(listeners):
                 listener(connection, command)
             return bool(listeners)

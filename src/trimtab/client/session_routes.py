@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from trimtab.client.routes import MASTER, Route, as_new_topic
+from trimtab.client.shared_tasks import shared
 from trimtab.errors import NoRouteError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.bodies import TopicRouteData
@@ -42,7 +43,7 @@ class Routes:
         if asking is None:
             asking = self._asking[question] = asyncio.create_task(self._find(topic, may_create_queues))
             asking.add_done_callback(_look_at)
-        return await asyncio.shield(asking)
+        return await shared(asking)
 
     async def refresh_all(self) -> None:
         """Asks anew for every topic in use; one that cannot be had keeps its old route."""

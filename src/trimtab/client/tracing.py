@@ -60,7 +60,7 @@ def pub(
             receipt.offset_message_id,
             receipt.status == "SEND_OK",
         ),
-        (receipt.message_id, *message.keys),
+        (receipt.message_id, *(message.keys or ())),
     )
 
 
@@ -84,7 +84,7 @@ def end_transaction(
             _STATES[resolution],
             from_check,
         ),
-        (message_id, *message.keys),
+        (message_id, *(message.keys or ())),
     )
 
 
@@ -132,7 +132,7 @@ def _text(value: object) -> str:
 
 
 def _keys(message: Message) -> str | None:
-    return " ".join(message.keys) or None
+    return " ".join(message.keys or ()) or None
 
 
 class Tracer:

@@ -118,7 +118,7 @@ class Transactions:
         return TransactionReceipt(receipt, resolution, error)
 
     def _asked(self, connection: "PeerConnection", request: "Command") -> bool:
-        """A broker asks; whether it is for this group."""
+        """A broker asks; whether this producer will answer. Another one of the group may, if it does not."""
         try:
             header = decode_ext(CheckTransactionState, request.ext)
             (stored,) = decode_messages(request.body)
@@ -131,16 +131,19 @@ class Transactions:
             return False
         if self._check is None:
             _log.warning(
-                "%s asks for a transaction of %s, which has no check", connection.address, self._group
+                "%s asks for a transaction of %s, and this producer has no check",
+                connection.address,
+                self._group,
             )
-        elif len(self._checks) >= CHECKS_MAX:
+            return False
+        if len(self._checks) >= CHECKS_MAX:
             _log.warning("%d checks run already; %s must ask again", CHECKS_MAX, connection.address)
-        else:
-            broker_name = self._session.broker_addresses().get(connection.address, "")
-            received = Received(MessageQueue(stored.topic, broker_name, stored.queue_id), stored)
-            task = asyncio.create_task(self._answer(self._check, connection, header, received))
-            self._checks.add(task)
-            task.add_done_callback(self._checks.discard)
+            return False
+        broker_name = self._session.broker_addresses().get(connection.address, "")
+        received = Received(MessageQueue(stored.topic, broker_name, stored.queue_id), stored)
+        task = asyncio.create_task(self._answer(self._check, connection, header, received))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
         return True
 
     async def _answer(

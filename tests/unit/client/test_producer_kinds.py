@@ -20,6 +20,8 @@ from trimtab.errors import InvalidMessageError, NoPermissionError, RequestTimeou
 from trimtab.io.tls import client_context, server_context
 from trimtab.settings import Sending, Timeouts
 from trimtab.testing import AsyncCluster, Cluster
+from trimtab.wire.codes import RequestCode
+from trimtab.wire.commands import Command
 from trimtab.wire.messages import StoredMessage
 
 LONG = Timeouts(send_s=60, request_s=60)
@@ -264,6 +266,36 @@ def test_a_producer_that_joins_a_running_session_is_asked_at_once_for_what_its_g
         assert {message.body for message in found} == {b"first", b"kept"}
 
     play(scenario, settings=QUICK_CHECKS)
+
+
+def test_of_several_producers_of_a_group_in_one_process_one_with_a_check_answers() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        asked: list[str] = []
+        ended: list[str] = []
+
+        async def check(message: Received) -> Resolution:
+            asked.append(message.message_id)
+            return Resolution.COMMIT
+
+        def count(command: Command) -> None:
+            ended.append(command.ext["fromTransactionCheck"])
+
+        cluster.intercept(RequestCode.END_TRANSACTION, count)
+        async with (
+            sends(cluster) as none,
+            sends(cluster, check=check) as one,
+            sends(cluster, check=check) as two,
+        ):
+            assert none.client_id == one.client_id == two.client_id
+            receipt = await two.send_in_transaction(
+                Message("orders", b"kept"), lambda _message, _id: Resolution.UNKNOWN
+            )
+            await some_stored(cluster, "orders")
+            await asyncio.sleep(0.2)  # another answer would be here by now
+        assert asked == [receipt.receipt.message_id]
+        assert ended == ["false", "true"]
+
+    play(scenario, settings=BrokerSettings(transaction_timeout_ms=1, transaction_check_interval_ms=1_000))
 
 
 def test_a_transaction_cannot_be_delayed() -> None:
