@@ -31,18 +31,25 @@ from trimtab.client.pull_consumer_members import Membership
 from trimtab.client.pull_consumer_offsets import Where
 from trimtab.client.pull_consumer_reading import Reading
 from trimtab.client.pull_consumer_shelf import Shelved
-from trimtab.client.pulls import Wanted
+from trimtab.client.pulls import SQL92, Wanted
+from trimtab.client.push_chores import check_filters, find_routes
 from trimtab.client.push_requests import BrokerRequests
 from trimtab.client.ranges import read_columns
 from trimtab.client.received import Received
 from trimtab.client.sessions import acquire_session, connection_options, release_session
-from trimtab.client.subscriptions import Expression, Subscriptions
+from trimtab.client.subscriptions import Expression, Subscriptions, subscription_of
 from trimtab.errors import ClosedError, SettingsError
 from trimtab.io.chance import Chance
 from trimtab.io.clock import Clock, SystemClock
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling, Timeouts, Tls
-from trimtab.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from trimtab.wire.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 from trimtab.wire.signing import Credentials
 
 if TYPE_CHECKING:
@@ -108,6 +115,7 @@ class PullConsumer:
         self._reading: Reading
         self._requests: BrokerRequests
         self._is_open = False
+        self._closing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         state = (
@@ -131,6 +139,8 @@ class PullConsumer:
         """Begins; `async with` does it. A second call changes nothing; a consumer that was closed may be started again."""
         if self._is_open:
             return
+        if self._closing is not None and not self._closing.done():
+            await asyncio.wait([self._closing])
         self._session = acquire_session(
             self._options, self._given_client_id, self._clock, self._chance, self._timeouts,
             consumer_group=self._wire_group,
@@ -143,11 +153,12 @@ class PullConsumer:
         self._requests = BrokerRequests(self._session, self._answers(), None)
         self._requests.listen()
         self._is_open = True
-        await self._session.start()
-        if self._auto_commit_s is not None:
-            self._committing = asyncio.create_task(self._commit_every(self._auto_commit_s))
         try:
+            await self._session.start()
+            if self._auto_commit_s is not None:
+                self._committing = asyncio.create_task(self._commit_every(self._auto_commit_s))
             if self._is_subscribed:
+                await self._check(self._subscriptions.all)
                 await self._join()
         except BaseException:
             await self._close(all_is_done=False)
@@ -158,19 +169,26 @@ class PullConsumer:
         await self._close(all_is_done=True)
 
     async def _close(self, *, all_is_done: bool) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        await self._requests.close()
-        membership, self._membership = self._membership, None
-        if membership is not None:
-            await membership.close()
-        committing, self._committing = self._committing, None
-        if committing is not None:
-            committing.cancel()
-            await asyncio.gather(committing, return_exceptions=True)
-        await self._reading.close(all_is_done=all_is_done)
-        await release_session(self._session, consumer_group=self._wire_group)
+        """In a task of its own: who waits for it may lose patience, and the group is left all the same. All who close wait for the same end."""
+        if self._is_open:
+            self._is_open = False
+            self._closing = asyncio.create_task(self._end(all_is_done=all_is_done))
+        if self._closing is not None and not self._closing.done():
+            await asyncio.shield(self._closing)
+
+    async def _end(self, *, all_is_done: bool) -> None:
+        try:
+            await self._requests.close()
+            membership, self._membership = self._membership, None
+            if membership is not None:
+                await membership.close()
+            committing, self._committing = self._committing, None
+            if committing is not None:
+                committing.cancel()
+                await asyncio.gather(committing, return_exceptions=True)
+            await self._reading.close(all_is_done=all_is_done)
+        finally:
+            await release_session(self._session, consumer_group=self._wire_group)
 
     def _answers(self) -> Answers:
         properties = properties_of(
@@ -244,19 +262,19 @@ class PullConsumer:
             self._reading.take(queue, offset)
 
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
-        """Adds a topic, or changes what is wanted of it; the group shares its queues."""
+        """Adds a topic, or changes what is wanted of it; the group shares its queues. A failure changes nothing."""
+        self._require_open()
+        topic, now_ms = with_namespace(self._options.namespace, topic), self._clock.wall_ms()
+        await self._check([subscription_of(topic, expression, now_ms)])
+        # Not before it was found good: what is subscribed is told to brokers again and again.
         self._require_open()
         if not self._is_subscribed and self._reading.shelf.queues:
             raise SettingsError(
                 f"group {self.group!r} reads assigned queues: assign none before you subscribe"
             )
         self._is_subscribed = True
-        topic = with_namespace(self._options.namespace, topic)
-        self._subscriptions.add(topic, expression, self._clock.wall_ms())
-        for queue, shelved in self._reading.shelf.queues.items():
-            if queue.topic == topic and shelved.pulls is not None:
-                self._reading.shelf.forget(shelved)
-                shelved.pulls.want(self._reading.wanted(topic), shelved.handed)
+        self._subscriptions.add(topic, expression, now_ms)
+        self._reading.want(topic)
         await self._join()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -265,9 +283,16 @@ class PullConsumer:
         self._subscriptions.remove(with_namespace(self._options.namespace, topic))
         await self._join()
 
+    async def _check(self, asked: Iterable[SubscriptionData]) -> None:
+        """Raises what is wrong with a wish: a topic that is not there, a filter that brokers do not take."""
+        for data in asked:
+            await self._session.route(data.topic)
+            await check_filters(
+                self._session, self._wire_group, [data] if data.expression_type == SQL92 else []
+            )
+
     async def _join(self) -> None:
-        for topic in self._subscriptions.topics:
-            await self._session.route(topic)
+        await find_routes(self._session, self.group, self._subscriptions.topics)
         await self._session.send_heartbeats()
         if self._membership is None:
             self._membership = Membership(self._session, self._wire_group, self._strategy, self._reading)
@@ -316,9 +341,7 @@ class PullConsumer:
     def pause(self, *queues: MessageQueue) -> None:
         """Nothing of these queues is handed out, until they are resumed; without an argument, of all."""
         for shelved in self._chosen(queues):
-            shelved.is_paused = True
-            if shelved.pulls is not None:
-                shelved.pulls.stop()
+            self._reading.shelf.pause(shelved)
 
     def resume(self, *queues: MessageQueue) -> None:
         """The opposite of `pause`."""

@@ -29,8 +29,8 @@ class Taker(Protocol):
     async def start_of(self, queue: MessageQueue) -> int:
         """Where to read from; negative for not now."""
 
-    def take(self, queue: MessageQueue, offset: int) -> None:
-        """The queue is ours."""
+    def take(self, queue: MessageQueue, offset: int) -> bool:
+        """The queue is ours; False if it is not wanted any more."""
 
     async def give_up(self, queue: MessageQueue) -> None:
         """The queue is another's."""
@@ -54,8 +54,9 @@ class Membership:
 
     async def start(self) -> None:
         """Takes a share at once, and keeps it right from then on."""
-        await self.rebalance()
+        # The task first: who waits for the share may lose patience, and stays a member all the same.
         self._loop_task = asyncio.create_task(self._keep_balanced())
+        await self.rebalance()
 
     async def close(self) -> None:
         """Looks at nothing any more; what is held is the taker's to give up."""
@@ -95,6 +96,8 @@ class Membership:
                 await self.rebalance()
             except TrimtabError as error:
                 _log.warning("group %s was not rebalanced: %s", self._group, error)
+            except Exception:  # noqa: BLE001 - a round that fails must not be the last one
+                _log.exception("group %s was not rebalanced; it is tried again", self._group)
 
     # --- views ------------------------------------------------------------------------------------------------
 
@@ -130,7 +133,9 @@ class Membership:
             if isinstance(effect, ReadStart):
                 starts.append(self._begin(effect))
             elif isinstance(effect, StartPull):
-                self._taker.take(effect.queue, effect.offset)
+                if not self._taker.take(effect.queue, effect.offset):
+                    # Else a topic that comes back before the next round would have a queue that nobody reads.
+                    await self._do(self._machine.on_moved(effect.queue, self._now_ms()))
             elif isinstance(effect, Drop):
                 await self._taker.give_up(effect.queue)
             elif isinstance(effect, Changed):

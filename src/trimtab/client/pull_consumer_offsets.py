@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from trimtab.client.commits import Table
 from trimtab.client.session import Session
 from trimtab.client.turns import Turns
-from trimtab.errors import QueryNotFoundError
+from trimtab.errors import QueryNotFoundError, SettingsError
 from trimtab.model import MessageQueue
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.headers.base import Header, decode_ext
@@ -45,7 +45,7 @@ class QueueOffsets:
             return await self.begin(queue)
         if where == "end":
             return await self.end(queue)
-        return where
+        return _offset_said(queue, where)
 
     async def begin(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
@@ -86,3 +86,9 @@ class QueueOffsets:
         asked = f"{what} of {queue} for group {self._group!r}"
         answer = await self._session.ask(address, code, header, asked=asked, timeout_s=ASK_S)
         return decode_ext(OffsetResponse, answer.ext).offset
+
+
+def _offset_said(queue: MessageQueue, where: object) -> int:
+    if not isinstance(where, int) or isinstance(where, bool):
+        raise SettingsError(f"{where!r} is no place in {queue}: say an offset, 'begin', 'end' or a datetime")
+    return where

@@ -81,16 +81,17 @@ class Reading:
             where = datetime.fromtimestamp(start.at_ms / 1000, UTC)
         return await self.offsets.of(queue, where)
 
-    def take(self, queue: MessageQueue, offset: int) -> None:
-        """Reads a queue from now on."""
-        if not self._is_open:
-            return
+    def take(self, queue: MessageQueue, offset: int) -> bool:
+        """Reads a queue from now on; whether it does: not a queue of a topic that was given up while it was being taken."""
+        if not self._is_open or queue.topic not in self._subscriptions:
+            return False
         shelved = self.shelf.queues[queue] = Shelved(queue, offset, self._session.clock.wall_ms())
         shelved.pulls = QueuePulls(
             self._session, self, self._group, queue, offset, self.wanted(queue.topic),
             pulling=self._pulling, room=self.room,
         )  # fmt: skip
         shelved.pulls.start()
+        return True
 
     async def lay_aside(self, queue: MessageQueue) -> None:
         """Reads a queue no longer, because the user says so. Nobody else gets it by that: what was done is remembered, as in Java."""
@@ -113,10 +114,17 @@ class Reading:
 
     def go_to(self, shelved: Shelved, offset: int) -> None:
         """Reads from here on; what was pulled and not handed out is let go."""
-        self.shelf.forget(shelved)
         shelved.handed = shelved.done = offset
         if shelved.pulls is not None:
             shelved.pulls.seek(offset)
+        self.shelf.forget(shelved)
+
+    def want(self, topic: str) -> None:
+        """The filter of a topic changed; what was pulled by the old one and not handed out is asked for anew."""
+        for queue, shelved in self.shelf.queues.items():
+            if queue.topic == topic and shelved.pulls is not None:
+                shelved.pulls.want(self.wanted(topic), shelved.handed)
+                self.shelf.forget(shelved)
 
     def changed(self, topic: str) -> None:
         """The share of a topic changed."""

@@ -1,7 +1,7 @@
 """What was pulled and not yet asked for, queue by queue; and how far each queue has been handed out and done with.
 
 *Handed* is everything that the user got. *Done* is what the user got before coming back for more: a message that is being worked on
-is not done. Queues take turns, an answer each; a paused queue keeps what it has.
+is not done. Queues take turns, an answer each; a paused queue keeps what it has, the rest of an answer too that was being handed out.
 """
 
 from collections import deque
@@ -24,6 +24,7 @@ class Shelved:
         "is_paused",
         "pulls",
         "queue",
+        "rest",
         "shelved_bytes",
         "since_wall_ms",
     )
@@ -32,6 +33,8 @@ class Shelved:
         self.queue = queue
         self.since_wall_ms = since_wall_ms
         self.pulls: QueuePulls | None = None
+        self.rest: tuple[Iterator[Received], int] | None = None
+        """What is left of the answer that was being handed out when the queue was paused, and where that answer ends."""
         self.answers: deque[Pulled] = deque()
         self.shelved_bytes = 0
         self.handed = offset
@@ -40,8 +43,14 @@ class Shelved:
         """What was committed last."""
         self.is_paused = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits here."""
+        return self.rest is None and not self.answers
+
     def clear(self) -> None:
         """Lets go of what waits here."""
+        self.rest = None
         for pulled in self.answers:
             pulled.release()
         self.answers.clear()
@@ -63,7 +72,7 @@ class Shelf:
 
     def put(self, shelved: Shelved, pulled: Pulled) -> None:
         """An answer came. A queue that has much waiting is not pulled further."""
-        if not shelved.answers:
+        if shelved.is_empty:
             self._turns.append(shelved)
         shelved.answers.append(pulled)
         shelved.shelved_bytes += len(pulled.body)
@@ -119,13 +128,26 @@ class Shelf:
         self._touched.clear()
 
     def forget(self, shelved: Shelved) -> None:
-        """Nothing more of this queue is handed out; what waits of it is let go."""
+        """Nothing of what waits of this queue is handed out, it is let go; there is room again, so the queue is pulled on."""
         shelved.clear()
         if shelved in self._turns:
             self._turns.remove(shelved)
         if self._open is shelved:
             self._open = None
             self._messages = iter(())
+        self._wake(shelved)
+
+    def pause(self, shelved: Shelved) -> None:
+        """A queue is not pulled, and nothing of it is handed out; what is left of its open answer is kept for later."""
+        shelved.is_paused = True
+        if shelved.pulls is not None:
+            shelved.pulls.stop()
+        if self._open is shelved:
+            if not shelved.answers:
+                self._turns.append(shelved)
+            shelved.rest = self._messages, self._open_end
+            self._open, self._messages = None, iter(())
+            self._touched.add(shelved)  # what was handed out of it is done when the user comes back
 
     def resume(self, shelved: Shelved) -> None:
         """A paused queue goes on."""
@@ -138,9 +160,18 @@ class Shelf:
             if shelved.is_paused:
                 self._turns.append(shelved)
                 continue
-            self._unshelve(shelved)
+            if shelved.rest is None:
+                self._unshelve(shelved)
+            else:
+                self._go_on_with(shelved, *shelved.rest)
             return True
         return False
+
+    def _go_on_with(self, shelved: Shelved, messages: Iterator[Received], end: int) -> None:
+        shelved.rest = None
+        if shelved.answers:
+            self._turns.append(shelved)
+        self._open, self._messages, self._open_end = shelved, messages, end
 
     def _unshelve(self, shelved: Shelved) -> None:
         pulled = shelved.answers.popleft()
@@ -150,9 +181,10 @@ class Shelf:
         try:
             self._messages = iter(pulled.messages)
         except ProtocolError as error:
-            self.forget(shelved)
+            # Told where to go on before it is woken.
             if shelved.pulls is not None:
                 shelved.pulls.again(pulled.offset, error)
+            self.forget(shelved)
             return
         finally:
             pulled.release()
