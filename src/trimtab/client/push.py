@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -82,6 +83,10 @@ OVERDUE_LOOKS = 15
 """How often within `handler_s_max` it is looked for handlers that take too long."""
 
 
+_ended_by: ContextVar[asyncio.Task[None] | None] = ContextVar("ended_by", default=None)
+"""The task that closes a consumer, for callbacks that it calls: they need not wait for it."""
+
+
 class PushConsumer:
     """See the module's own words."""
 
@@ -102,7 +107,7 @@ class PushConsumer:
     _is_switching = False
     _is_paused = False
     _failure: ClientIdTakenError | None = None
-    _stopping: asyncio.Task[None] | None = None
+    _closing: asyncio.Task[None] | None = None
     _closed: asyncio.Event | None = None
     _trace: ConsumeTrace | None = None
     _flights: FlightPublisher | None = None
@@ -212,6 +217,8 @@ class PushConsumer:
         """Joins the group; `async with` does it. A consumer that was closed may be started again."""
         if self._is_open:
             return
+        if self._closing is not None and not self._closing.done():
+            await asyncio.wait([self._closing])
         session = self._session = acquire_session(
             self._options, self._client_id, self._clock, self._chance, self._timeouts,
             intervals=self._intervals, consumer_group=self.group_on_wire,
@@ -219,7 +226,7 @@ class PushConsumer:
         self._closed = asyncio.Event()
         self._pool, self._call = self._called()
         self.mode, self._is_paused = self._plan.mode, False
-        self._failure, self._stopping = None, None
+        self._failure, self._closing = None, None
         self._started_wall_ms = self._clock.wall_ms()
         try:
             self.recorder = Recorder(self.group_on_wire, session.client_id)
@@ -252,12 +259,33 @@ class PushConsumer:
         self._spawn_chores()
 
     async def close(self) -> None:
-        """Leaves the group: handlers at work end (bounded), offsets are stored, the brokers are told. A second call changes nothing."""
-        if self._stopping is not None and self._stopping is not asyncio.current_task():
-            await asyncio.wait([self._stopping])
-        if not self._is_open:
+        """Leaves the group: handlers at work end (bounded), offsets are stored, the brokers are told. All who call it wait for the same end.
+
+        Who loses patience leaves it going on. A handler may call it: its own end is not waited for, and its message comes again.
+        """
+        if self._is_open:
+            self._begin_to_close()
+        closing = self._closing
+        if closing is None or closing.done() or _ended_by.get() is closing:
             return
+        with self._engine.without(asyncio.current_task()):
+            await asyncio.shield(closing)
+
+    def _begin_to_close(self) -> None:
         self._is_open = False
+        self._closing = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        _ended_by.set(self._closing)
+        try:
+            await self._leave()
+        finally:
+            await release_session(self._session, consumer_group=self.group_on_wire)
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            if self._closed is not None:
+                self._closed.set()
+
+    async def _leave(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -269,10 +297,6 @@ class PushConsumer:
             await self._trace.close()
         if self._flights is not None:
             await self._flights.close()
-        await release_session(self._session, consumer_group=self.group_on_wire)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._closed is not None:
-            self._closed.set()
 
     def _called(self) -> tuple[ThreadPoolExecutor, Call]:
         """Threads for a plain handler, none of which is there before it is needed, and how the handler is called."""
@@ -323,11 +347,10 @@ class PushConsumer:
             self.group_on_wire, session.client_id, self._plan.strategy, is_ordered=self.is_ordered, is_broadcast=self.is_broadcast
         )  # fmt: skip
         brokers = BrokerOffsets(session, self.group_on_wire)
-        directory = self.consuming.offsets_directory
         kind = LeasedEngine if self.mode == LEASED else Engine
         self._engine = kind(
             session, machine, self._subscriptions, rule=self._rule,
-            offsets=FileOffsets(directory, session.client_id, self.group_on_wire) if self.is_broadcast else brokers,
+            offsets=self._file_offsets(session) if self.is_broadcast else brokers,
             consuming=self.consuming, pulling=self.pulling, callbacks=self._callbacks,
             batch_messages_max=self._batch_messages_max or 1,
         )  # fmt: skip
@@ -344,6 +367,12 @@ class PushConsumer:
         self._rounds = self._leased_rounds(session, self._engine, records) or Rounds(
             machine, self._engine, session, self._chance, records, every_s=self.consuming.rebalance_every_s
         )
+
+    def _file_offsets(self, session: Session) -> FileOffsets:
+        return FileOffsets(
+            self.consuming.offsets_directory, session.client_id, self.group_on_wire,
+            topics=lambda: self._subscriptions.topics,
+        )  # fmt: skip
 
     def _leased_rounds(self, session: Session, engine: Engine, records: Records) -> LeasedRounds | None:
         if not isinstance(engine, LeasedEngine):
@@ -430,7 +459,7 @@ class PushConsumer:
         )
         _log.error("%s", self._failure)
         self._records.note(Happened(Kind.LEFT, cause="another live member has this client id", other=where))
-        self._stopping = asyncio.get_running_loop().create_task(self.close())
+        self._begin_to_close()
 
     def _members_seen(self, seen: Seen) -> bool:
         """Whether queues may be shared by this view: not while this member has to come again to be known for what it is."""

@@ -3,14 +3,19 @@
 Work waits in one line for all queues. Workers take from it: as many as may run at once, started when they are needed. A worker that
 took some work calls the handler in its own task, so that a handler which never waits costs no task of its own; the next worker is
 woken only when the first one has to wait. After a few milliseconds of uninterrupted work others on the loop get their turn.
+
+A worker that is cancelled by anybody but us counts that as a failure of its handler, settles it and ends; another takes its place. It does not
+go on itself: whoever cancels every task of the loop waits for them to end.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Final
 
+from trimtab.client.push_ending import NOT_A_FAILURE, Ending, Task
 from trimtab.client.push_outcomes import BY_RETRY_COUNT, Call, ConsumeLater
 from trimtab.client.push_queue import HeldQueue, Work
 from trimtab.client.push_retries import FIRST_RETRY_LEVEL, Retries, once_more
@@ -50,6 +55,9 @@ class Concurrent:
         self._again: set[asyncio.TimerHandle] = set()
         self._is_spreading = False
         self._is_closing = False
+        self._is_over = False
+        """Handlers that are still at work are cancelled by us."""
+        self._ending = Ending()
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -73,17 +81,20 @@ class Concurrent:
         for idle in self._idle:
             idle.cancel()
         self._idle.clear()
-        if self._workers:
-            await asyncio.wait(self._workers, timeout=max(drain_s, IDLE_END_S))
-        late = [task for task in self._workers if not task.done()]
+        late = await self._ending.ended(self._workers, max(drain_s, IDLE_END_S))
         if late:
             _log.warning(
                 "%d handlers did not end within %g s; their messages will come again", len(late), drain_s
             )
+        self._is_over = True
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=1.0)
+
+    def without(self, task: Task | None) -> AbstractContextManager[None]:
+        """Within it the end does not wait for the handler of this task, which waits for the end."""
+        return self._ending.without(task)
 
     # --- workers ----------------------------------------------------------------------------------------------
 
@@ -96,7 +107,15 @@ class Concurrent:
         if len(self._workers) < self._consuming.concurrency:
             worker = self._loop.create_task(self._serve())
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._gone)
+
+    def _gone(self, worker: "asyncio.Task[None]") -> None:
+        """Its place is taken by another while there is work."""
+        self._workers.discard(worker)
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            _log.error("a worker ended: %r", error, exc_info=error)
+        if self._line and not self._is_closing:
+            self._wake_one()
 
     def _spread_soon(self) -> None:
         if not self._is_spreading and (self._idle or len(self._workers) < self._consuming.concurrency):
@@ -112,6 +131,7 @@ class Concurrent:
 
     async def _serve(self) -> None:
         line, clock, task = self._line, self._clock, asyncio.current_task()
+        assert task is not None, "a worker is a task"
         now_ms = clock.monotonic_ms()
         slice_ends_ms = now_ms + SLICE_MS
         while not self._is_closing:
@@ -132,18 +152,18 @@ class Concurrent:
             try:
                 try:
                     await self._call(work.received)
-                except asyncio.CancelledError as cancelled:
-                    if not self._was_inside(work):
+                except BaseException as raised:
+                    if not self._is_failure(work, raised):
                         raise
-                    error = cancelled
-                except Exception as raised:  # noqa: BLE001 - a user's handler may raise anything; it is told in the log
                     error = raised
                 finally:
                     work.task = None
                 now_ms = clock.monotonic_ms()
                 if self._succeeded(work, error, now_ms):
                     continue
-                await self._failed(work, error)
+                await self._settle(work, error)
+                if task.cancelling():
+                    return
                 now_ms = (
                     clock.monotonic_ms()
                 )  # giving back may have taken so long that no lease is trusted any more
@@ -189,18 +209,30 @@ class Concurrent:
         self._on_finished()
         return True
 
-    def _was_inside(self, work: Work) -> bool:
-        """Whether a cancelled handler was not cancelled by our end: by itself, or because it took too long."""
-        task = asyncio.current_task()
-        if task is None or self._is_closing:
+    def _is_failure(self, work: Work, raised: BaseException) -> bool:
+        """Whether it is the handler's own word: also that it was cancelled, by itself or because it took too long, but not by our end."""
+        if not isinstance(raised, asyncio.CancelledError):
+            return not isinstance(raised, NOT_A_FAILURE)
+        if self._is_over:
             return False
-        if task.cancelling():
-            if not work.is_done:
-                return False
-            task.uncancel()
+        task = asyncio.current_task()
+        if task is not None and work.is_done and task.cancelling():
+            task.uncancel()  # it took too long, and the worker goes on
         return True
 
     # --- failures ---------------------------------------------------------------------------------------------
+
+    async def _settle(self, work: Work, error: BaseException | None) -> None:
+        """Whatever happens meanwhile, somebody cares for the messages: else they would hold the offset for ever."""
+        try:
+            await self._failed(work, error)
+        except asyncio.CancelledError:
+            if self._is_over:
+                raise
+            self._submit_later(work)
+        except Exception:  # noqa: BLE001 - whatever it is, it must not cost the messages
+            _log.exception("%s of %s could not be given back; it is handed out again", work, work.held.queue)
+            self._submit_later(work)
 
     async def _failed(self, work: Work, error: BaseException | None) -> None:
         held, received = work.held, work.received

@@ -5,7 +5,8 @@ It is the `Member` of `push_rounds` and the `PullOwner` of the pulls. Everything
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from trimtab.balance.rebalance_effects import Changed, Drop, Release, Why
 from trimtab.balance.start import StartRule
 from trimtab.client.pulls import QueuePulls
 from trimtab.client.pulls_values import OffsetMoved, Pulled, Riding, Room
+from trimtab.client.push_ending import Task
 from trimtab.client.push_locks import Locks
 from trimtab.client.push_offsets import BrokerOffsets, Offsets, start_of
 from trimtab.client.push_queue import HeldQueue, Work
@@ -56,6 +58,8 @@ class Dispatcher(Protocol):
     async def send_back_overdue(self, held: HeldQueue) -> None: ...
 
     async def close(self, drain_s: float) -> None: ...
+
+    def without(self, task: Task | None) -> AbstractContextManager[None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +371,19 @@ class Engine:
         elif granted is False:
             held.lock.refused()
         return bool(granted)
+
+    @contextmanager
+    def without(self, task: Task | None) -> Iterator[None]:
+        """Within it nobody waits for the handler that this task runs, if it runs one: it waits for the end itself."""
+        holders = [held for held in self.held.values() if task is not None and held.is_handled_by(task)]
+        for held in holders:
+            held.end_work()
+        try:
+            with self.dispatcher.without(task):
+                yield
+        finally:
+            for held in holders:
+                held.begin_work()
 
     async def close(self) -> None:
         """Hands everything back: handlers end, callbacks are told, offsets are stored, locks are freed."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -153,7 +153,14 @@ class BrokerOffsets:
 class FileOffsets:
     """Offsets of a broadcasting consumer, in `directory/clientId/group/offsets.json` and the same with `.bak`."""
 
-    def __init__(self, directory: Path | None, client_id: str, group: str) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        client_id: str,
+        group: str,
+        topics: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        """`topics` are those whose offsets are worth keeping though their queues are not held; without it, all."""
         base = directory if directory is not None else Path.home() / JAVA_DIRECTORY
         # Java takes both for names of folders as they are; a name that would lead elsewhere is not one.
         for name in (client_id, group):
@@ -162,6 +169,7 @@ class FileOffsets:
                     f"{name!r} cannot be the name of a folder, and offsets of broadcasting need one; give it another name"
                 )
         self.path = base / client_id / group / "offsets.json"
+        self._topics = topics
         self._last: bytes | None = None
         self._turns: Turns[Path] = Turns()
 
@@ -174,7 +182,14 @@ class FileOffsets:
         return await self._turns.take(self.path, lambda: self._change(queue, offset))
 
     async def write_all(self, offsets: dict[MessageQueue, int]) -> None:
-        await self._turns.take(self.path, lambda: self._save(dict(offsets)))
+        # A broker that is away comes again, and has messages that nobody has seen.
+        await self._turns.take(self.path, lambda: self._merge(dict(offsets)))
+
+    async def _merge(self, offsets: dict[MessageQueue, int]) -> bool:
+        topics = None if self._topics is None else self._topics()
+        table = await asyncio.to_thread(self.load)
+        kept = {queue: at for queue, at in table.items() if topics is None or queue.topic in topics}
+        return await self._save(kept | offsets)
 
     async def _change(self, queue: MessageQueue, offset: int) -> bool:
         table = await asyncio.to_thread(self.load)

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 
 from trimtab.balance.ordered import (
     BREAK_MS,
@@ -15,7 +16,8 @@ from trimtab.balance.ordered import (
     suspend_ms,
 )
 from trimtab.client.push_dispatch import SLICE_MS
-from trimtab.client.push_outcomes import Call, ConsumeLater
+from trimtab.client.push_ending import NOT_A_FAILURE, Ending, Task
+from trimtab.client.push_outcomes import DEAD_LETTER, Call, ConsumeLater
 from trimtab.client.push_queue import HeldQueue, Work
 from trimtab.client.push_retries import Retries, once_more
 from trimtab.client.push_settings import Consuming
@@ -45,8 +47,11 @@ class InOrder:
         self._on_finished = on_finished
         self._lock = lock
         self._room = asyncio.Semaphore(consuming.concurrency)
-        self._servers: set[asyncio.Task[None]] = set()
+        self._servers: set[asyncio.Task[int]] = set()
         self._closing = asyncio.Event()
+        self._is_over = False
+        """Handlers that are still at work are cancelled by us."""
+        self._ending = Ending()
 
     @property
     def _is_closing(self) -> bool:
@@ -62,18 +67,14 @@ class InOrder:
         for piece in work:
             held = piece.held
             held.waiting.append(piece)
-            if not held.is_served and not self._is_closing:
-                held.is_served = True
-                server = asyncio.get_running_loop().create_task(self._serve(held))
-                self._servers.add(server)
-                server.add_done_callback(self._servers.discard)
+            if held.server is None and not self._is_closing:
+                self._begin(held)
 
     async def close(self, drain_s: float) -> None:
         """Starts nothing more, waits for handlers at work so long, and ends."""
         self._closing.set()
-        if self._servers and drain_s:
-            await asyncio.wait(self._servers, timeout=drain_s)
-        late = [task for task in self._servers if not task.done()]
+        late = await self._ending.ended(self._servers, drain_s)
+        self._is_over = True
         for task in late:
             task.cancel()
         if late:
@@ -85,16 +86,45 @@ class InOrder:
     async def send_back_overdue(self, held: HeldQueue) -> None:
         """Nothing: order would be lost."""
 
-    async def _serve(self, held: HeldQueue) -> None:
-        try:
-            while held.waiting and not self._is_closing:
-                async with self._room:
-                    pause_ms = await self._some_turns(held)
-                if pause_ms is None:
-                    return
-                await self._pause(pause_ms)
-        finally:
-            held.is_served = False
+    def without(self, task: Task | None) -> AbstractContextManager[None]:
+        """Within it the end does not wait for the handler of this task, which waits for the end."""
+        return self._ending.without(task)
+
+    # --- servers of queues ------------------------------------------------------------------------------------
+
+    def _begin(self, held: HeldQueue, rest_ms: int = 0) -> None:
+        server = held.server = asyncio.get_running_loop().create_task(self._serve(held, rest_ms))
+        self._servers.add(server)
+        server.add_done_callback(partial(self._gone, held))
+
+    def _gone(self, held: HeldQueue, server: "asyncio.Task[int]") -> None:
+        """Another goes on with what is left, if the server was cancelled or something came at the last moment."""
+        self._servers.discard(server)
+        held.server = None
+        rest_ms = suspend_ms(self._consuming.suspend_ms)
+        if not server.cancelled():
+            error = server.exception()
+            if error is None:
+                rest_ms = server.result()
+            else:
+                _log.error("nobody serves %s for a moment: %r", held.queue, error, exc_info=error)
+        if held.waiting and not held.is_leaving and not self._is_closing:
+            self._begin(held, rest_ms)
+
+    async def _serve(self, held: HeldQueue, rest_ms: int) -> int:
+        """Until nothing waits, or somebody has cancelled it: then how long the queue rests before another goes on."""
+        task = asyncio.current_task()
+        if rest_ms:
+            await self._pause(rest_ms)
+        while held.waiting and not self._is_closing:
+            async with self._room:
+                pause_ms = await self._some_turns(held)
+            if pause_ms is None:
+                return 0
+            if task is not None and task.cancelling():
+                return pause_ms  # whoever cancels every task of the loop waits for them to end
+            await self._pause(pause_ms)
+        return 0
 
     async def _pause(self, pause_ms: int) -> None:
         """Ends early when everything ends."""
@@ -145,13 +175,11 @@ class InOrder:
         work.started_ms = self._clock.monotonic_ms()
         try:
             await self._call(work.received)
-        except asyncio.CancelledError as cancelled:
-            task = asyncio.current_task()
-            if self._is_closing or (task is not None and task.cancelling()):
+        except BaseException as raised:
+            is_cancelled_by_us = self._is_over and isinstance(raised, asyncio.CancelledError)
+            if is_cancelled_by_us or isinstance(raised, NOT_A_FAILURE):
                 raise
-            error: BaseException | None = cancelled
-        except Exception as raised:  # noqa: BLE001 - a user's handler may raise anything; it is told in the log
-            error = raised
+            error: BaseException | None = raised
         else:
             error = None
         held.consumed_ms = self._clock.monotonic_ms()
@@ -164,16 +192,27 @@ class InOrder:
             self._finish(held, work)
             return None
         counts.failed += work.messages
-        return await self._failed(held, work, error)
+        return await self._settle(held, work, error)
 
     def _finish(self, held: HeldQueue, work: Work) -> None:
         held.waiting.popleft()
         held.finish(work)
         self._on_finished()
 
+    async def _settle(self, held: HeldQueue, work: Work, error: BaseException) -> int | None:
+        """Whatever goes wrong with it, the message is tried again."""
+        try:
+            return await self._failed(held, work, error)
+        except Exception:  # noqa: BLE001 - whatever it is, it must not cost the message
+            _log.exception(
+                "the failure of %s in %s could not be settled; it is tried again", work, held.queue
+            )
+            return suspend_ms(self._consuming.suspend_ms)
+
     async def _failed(self, held: HeldQueue, work: Work, error: BaseException) -> int | None:
-        received, rest_ms = work.received, self._consuming.suspend_ms
+        received, rest_ms, is_dead = work.received, self._consuming.suspend_ms, False
         if isinstance(error, ConsumeLater):
+            is_dead = error.delay_level == DEAD_LETTER
             received = received[min(max(error.consumed, 0), len(received)) :]
             rest_ms = rest_ms if error.after_s is None else int(error.after_s * 1000)
         else:
@@ -181,7 +220,7 @@ class InOrder:
                 "the handler failed with %d message(s) of %s from offset %d on: %r; the queue rests for %d ms",
                 work.messages, held.queue, work.first, error, rest_ms, exc_info=error,
             )  # fmt: skip
-        left = await self._left_to_try(received)
+        left = await (self._left_of_dead(held, received) if is_dead else self._left_to_try(received))
         if held.is_dropped or work.is_done:
             return None
         if not left:
@@ -199,6 +238,15 @@ class InOrder:
             if not (is_over and await self._bury(message)):
                 left.append(once_more(message))
         return left
+
+    async def _left_of_dead(self, held: HeldQueue, received: list[Received]) -> list[Received]:
+        """What no broker took as a dead letter, though the handler wants it no more."""
+        if self._retries is None:
+            _log.warning(
+                "broadcasting: %d failed message(s) of %s are not tried again", len(received), held.queue
+            )
+            return []
+        return [once_more(message) for message in received if not await self._retries.bury(message)]
 
     async def _bury(self, message: Received) -> bool:
         return self._retries is not None and await self._retries.send_anew(message, message.reconsume_times)

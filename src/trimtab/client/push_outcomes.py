@@ -1,6 +1,7 @@
 """What a handler says about messages, and how it is called. What it returns is not looked at; what it raises is.
 
-- It comes back: consumed. What it returns does not matter, except a coroutine: that is a handler that was not awaited, so a failure.
+- It comes back: consumed. What it returns does not matter, except a coroutine or a generator: that is a handler that did not run, so a
+  failure. A function that is a generator by itself is refused.
 - It raises `ConsumeLater`: the messages come again after the time it says.
 - It raises anything else, or is cancelled from inside: they come again, later each time (10 s, 30 s, 1 min …), and are dead letters in
   the end.
@@ -10,6 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from trimtab.client.received import Received
@@ -40,9 +42,16 @@ class ConsumeLater(Exception):  # noqa: N818 - it is not an error: a handler say
         super().__init__("consume later")
         if delay_level is not None and after_s is not None:
             raise SettingsError("say delay_level or after_s, not both")
+        _must_be_whole("consumed", consumed)
+        _must_be_whole("delay_level", delay_level or 0)
         self.after_s = after_s
         self.consumed = consumed
         self.delay_level = level_of(after_s) if after_s is not None else delay_level or BY_RETRY_COUNT
+
+
+def _must_be_whole(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise SettingsError(f"{name} {value!r} is not a whole number")
 
 
 def level_of(after_s: float) -> int:
@@ -54,13 +63,15 @@ def level_of(after_s: float) -> int:
 
 
 class NotAwaitedError(TypeError):
-    """A plain function gave back a coroutine that nobody awaits."""
+    """A plain function gave back a coroutine or a generator that nobody runs."""
 
 
 def call_of(handler: Handler, pool: Executor, *, is_batch: bool) -> Call:
     """One way to call every kind of handler: with a list, of one message unless it takes batches; awaited."""
     if not callable(handler):
         raise SettingsError(f"the handler {handler!r} cannot be called")
+    if _is(inspect.isgeneratorfunction, handler) or _is(inspect.isasyncgenfunction, handler):
+        raise SettingsError(f"the handler {handler!r} is a generator, which nobody runs: leave its yield out")
     function: Callable[..., Any] = handler
     if not is_async(handler):
         return _threaded(function, pool, is_batch=is_batch)
@@ -71,13 +82,13 @@ def call_of(handler: Handler, pool: Executor, *, is_batch: bool) -> Call:
 
 def _threaded(function: Callable[..., Any], pool: Executor, *, is_batch: bool) -> Call:
     def in_thread(messages: list[Received]) -> None:
-        result = function(messages if is_batch else messages[0])
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise NotAwaitedError(
-                f"the handler {function!r} is not async and gave back a coroutine: nothing was handled"
-            )
+        try:
+            result = function(messages if is_batch else messages[0])
+        except StopIteration as error:
+            # No future takes it: whoever waits would wait for ever.
+            raise RuntimeError(f"the handler {function!r} raised StopIteration") from error
+        if result is not None:
+            _refuse_unrun(function, result)
 
     def threaded(messages: list[Received]) -> Awaitable[object]:
         return asyncio.get_running_loop().run_in_executor(pool, in_thread, messages)
@@ -85,8 +96,22 @@ def _threaded(function: Callable[..., Any], pool: Executor, *, is_batch: bool) -
     return threaded
 
 
+def _refuse_unrun(function: Callable[..., Any], result: object) -> None:
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise NotAwaitedError(
+            f"the handler {function!r} is not async and gave back a {type(result).__name__}: nothing was handled"
+        )
+
+
 def is_async(handler: Handler) -> bool:
     """Whether calling it gives something to await."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - an object whose call is async
-    )
+    return _is(inspect.iscoroutinefunction, handler)
+
+
+def _is(kind: Callable[[object], bool], handler: object) -> bool:
+    """Whether it is such a function: by itself, under partials, or as an object's call."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return kind(handler) or kind(getattr(handler, "__call__", None))  # noqa: B004 - what it is, not whether

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trimtab.balance.ordered import QueueLock
 from trimtab.balance.progress import Load, Piece, Progress
@@ -85,8 +85,8 @@ class HeldQueue:
         self._who_waits: list[asyncio.Future[None]] = []
         self.waiting: deque[Work] = deque()
         """Ordered consumption: what comes next, in order. Leased mode: what waits for the lease to be trusted again."""
-        self.is_served = False
-        """Ordered consumption: whether somebody takes care of `waiting`."""
+        self.server: asyncio.Task[int] | None = None
+        """Ordered consumption: who takes care of `waiting`."""
         self.turn = asyncio.Lock()
         """Ordered consumption: held while the handler is at work."""
         self.unlock_tries = 0
@@ -113,6 +113,11 @@ class HeldQueue:
             for waiter in who_waits:
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def is_handled_by(self, task: "asyncio.Task[Any]") -> bool:
+        """Whether this task runs a handler of the queue."""
+        at_work = self.progress.oldest(self.progress.messages)
+        return self.server is task or any(work.task is task for work in at_work)
 
     async def at_rest(self) -> None:
         """Back when no handler is at work, and what failed was given back."""

@@ -2,6 +2,7 @@
 
 import logging
 
+from trimtab.client.push_outcomes import DEAD_LETTER
 from trimtab.client.received import Received
 from trimtab.client.session import Session
 from trimtab.errors import NoRouteError, TrimtabError
@@ -37,6 +38,15 @@ class Retries:
         else:
             return True
         return await self.send_anew(message, message.reconsume_times + 1)
+
+    async def bury(self, message: Received) -> bool:
+        """Whether the broker made a dead letter of it at once."""
+        try:
+            await self._send_back(message, DEAD_LETTER)
+        except TrimtabError as error:
+            _log.warning("%s did not become a dead letter: %s", message, error)
+            return False
+        return True
 
     async def send_anew(self, message: Received, reconsume_times: int) -> bool:
         """Whether a broker took a copy into the group's retry topic. One whose tries are over goes to the dead letters."""

@@ -1,5 +1,6 @@
 """Broadcasting: every member gets everything, offsets are in a file in Java's form, failures are not tried again."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,12 +8,25 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.pushing import Inbox, consumer, eventually, numbered, owners, play, send, stored_offset
+from tests.unit.client.pushing import (
+    TOPIC,
+    Inbox,
+    consumer,
+    eventually,
+    numbered,
+    owners,
+    play,
+    send,
+    stored_offset,
+)
+from trimtab.client.admin import Admin
+from trimtab.client.producer import Producer
 from trimtab.client.push_offsets import FileOffsets
 from trimtab.client.push_settings import Consuming
 from trimtab.client.received import Received
 from trimtab.errors import SettingsError
-from trimtab.model import MessageQueue
+from trimtab.model import Message, MessageQueue
+from trimtab.settings import Intervals
 from trimtab.testing import AsyncCluster
 
 JAVA_FILE = """{
@@ -110,8 +124,6 @@ def test_the_file_is_java_s_both_ways(tmp_path: Path) -> None:
 
 
 def test_what_we_write_is_what_java_writes(tmp_path: Path) -> None:
-    import asyncio
-
     offsets = FileOffsets(tmp_path, "c", "g")
     table = {MessageQueue("orders", "broker-a", 1): 7, MessageQueue("orders", "broker-a", 0): 5}
     asyncio.run(offsets.write_all(table))
@@ -119,6 +131,57 @@ def test_what_we_write_is_what_java_writes(tmp_path: Path) -> None:
     asyncio.run(offsets.write(MessageQueue("orders", "broker-a", 0), 6))
     assert offsets.load()[MessageQueue("orders", "broker-a", 0)] == 6
     assert [json.loads(number) for number in re.findall(r"\}:(\d+)", offsets.path.read_text())] == [7, 6]
+
+
+def test_offsets_of_queues_that_are_not_held_are_kept_while_their_topic_is_subscribed(tmp_path: Path) -> None:
+    here, away, other = (
+        MessageQueue(topic, broker, 0)
+        for topic, broker in (("orders", "broker-a"), ("orders", "broker-b"), ("bills", "broker-a"))
+    )
+    topics = ["orders", "bills"]
+    offsets = FileOffsets(tmp_path, "c", "g", topics=lambda: topics)
+
+    async def scenario() -> None:
+        await offsets.write_all({here: 1, away: 2, other: 3})
+        await offsets.write_all({here: 5})
+        assert offsets.load() == {here: 5, away: 2, other: 3}
+        topics.remove("bills")
+        await offsets.write_all({here: 6})
+        assert offsets.load() == {here: 6, away: 2}
+        await offsets.write_all({})
+        assert offsets.load() == {here: 6, away: 2}
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_while_nobody_sees_that_a_broker_is_back_is_not_skipped(tmp_path: Path) -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        inbox = Inbox()
+        async with Admin(nameserver=cluster.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=1)
+        consuming = Consuming(offsets_directory=tmp_path, rebalance_every_s=0.05, offsets_every_s=0.05)
+        options: dict[str, Any] = {
+            "broadcast": True, "start": "last", "consuming": consuming, "client_id": "c",
+            "intervals": Intervals(route_refresh_s=0.1),
+        }  # fmt: skip
+        queue, file = MessageQueue(TOPIC, "broker-b", 0), FileOffsets(tmp_path, "c", "g")
+        async with consumer(cluster, inbox, **options) as it:
+            await eventually(lambda: len(owners([it])) == 2, "both brokers are read")
+            await send(cluster, numbered(4))
+            await eventually(lambda: len(inbox.messages) == 4, "all came")
+            await eventually(lambda: queue in file.load(), "it is written")
+            await cluster.kill("broker-b")
+            await eventually(lambda: len(owners([it])) == 1, "one broker is away")
+            stored = file.path.stat().st_mtime_ns
+            await send(cluster, numbered(1, start=4))
+            await eventually(lambda: file.path.stat().st_mtime_ns != stored, "offsets are written again")
+            await cluster.restart("broker-b")
+            async with Producer("pg", nameserver=cluster.nameserver) as producer:
+                await producer.send(Message(TOPIC, b"5"), queue=queue)
+            await eventually(lambda: b"5" in inbox.bodies, "what came before it was seen")
+        assert sorted(inbox.bodies) == [b"%d" % number for number in range(6)]
+
+    play(scenario, brokers=2)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../etc"])

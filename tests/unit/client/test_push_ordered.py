@@ -236,3 +236,46 @@ def test_locks_are_free_after_the_end() -> None:
             await eventually(lambda: len(second.messages) == 4, "the next member has the queues at once")
 
     play(scenario)
+
+
+def test_a_message_that_is_not_wanted_any_more_is_a_dead_letter_at_once_and_the_queue_goes_on() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(12))
+        seen: dict[MessageQueue, list[tuple[int, int]]] = defaultdict(list)
+
+        async def handle(message: Received) -> None:
+            seen[message.queue].append((message.queue_offset, message.reconsume_times))
+            if message.queue_offset == 1:
+                raise ConsumeLater(delay_level=-1)
+
+        dead = Inbox()
+        async with consumer(cluster, handle, ordered=True) as it:
+            await eventually(lambda: sum(h.offset for h in it.holdings()) == 12, "all are done with")
+            async with consumer(cluster, dead, "undertaker", subscribe={"%DLQ%g": "*"}):
+                await eventually(lambda: len(dead.messages) == 4, "the dead letters")
+        assert list(seen.values()) == [[(0, 0), (1, 0), (2, 0)]] * 4
+
+    play(scenario)
+
+
+def test_a_message_that_no_broker_takes_as_a_dead_letter_is_tried_again_before_the_next_one() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, numbered(1))
+        tries: list[int] = []
+
+        def refused_twice(_: Command) -> Command | None:
+            if len(tries) > 2:
+                return None
+            return Command(code=ResponseCode.SYSTEM_ERROR, opaque=0, remark="refused by the test")
+
+        cluster.intercept(RequestCode.CONSUMER_SEND_MSG_BACK, refused_twice)
+
+        async def handle(message: Received) -> None:
+            tries.append(message.reconsume_times)
+            raise ConsumeLater(delay_level=-1)
+
+        async with consumer(cluster, handle, ordered=True, consuming=Consuming(suspend_ms=10)) as it:
+            await eventually(lambda: sum(h.offset for h in it.holdings()) == 1, "it is done with")
+        assert tries == [0, 1, 2]
+
+    play(scenario)
