@@ -1,13 +1,18 @@
 """`trimtab store`: looking at a broker's store that is not in use, and the way out when it is damaged."""
 
 import json
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.printing import warn
+from trimtab.cli.shell import UNREACHABLE
 from trimtab.cli.suggesting import Suggesting
+from trimtab.errors import TrimtabError
 
 if TYPE_CHECKING:
     from trimtab.broker.store.mending import Prospect
@@ -27,6 +32,24 @@ WITHOUT_STATE = {
 """What is lost with a state that cannot be read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What looking at one store gave; `failure` if it could not be looked at."""
+
+    findings: "tuple[Finding, ...]" = ()
+    failure: str | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        return not all(finding.harmless for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        if self.is_damaged:
+            return "damaged; the messages that are not named here are still there"
+        return "fine, but for what the next start mends" if self.findings else "fine"
+
+
 @click.group(cls=Suggesting)
 def store() -> None:
     """Look after a broker's store while the broker is down."""
@@ -38,23 +61,28 @@ Examples:
   trimtab store verify ~/.local/share/trimtab           every broker in the folder of `trimtab up`
   trimtab store verify /data/broker-a --json"""
 )
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, readable=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def verify(directory: Path, as_json: bool) -> None:  # noqa: FBT001
-    """Read every byte of a store and say what is wrong with it. Nothing is changed. Exit code 1: damaged."""
+    """Read every byte of a store and say what is wrong with it. Nothing is changed.
+
+    Exit code 1: damaged; 3: a store could not be looked at, being in use or not readable, and none is known to be damaged.
+    """
     folders = stores_in(directory)
     if not folders:
         raise click.UsageError(f"{directory} is no store and has none in it; name the folder of a broker")
-    found = {folder: findings_of(folder) for folder in folders}
+    looks = {folder: look_at(folder) for folder in folders}
     if as_json:
-        click.echo(json.dumps(rows_of(found)))
+        click.echo(json.dumps(rows_of(looks)))
     else:
-        for folder, findings in found.items():
-            for finding in findings:
-                click.echo(f"{folder}/{finding}")
-            click.echo(f"{folder}: {verdict_on(findings)}")
-    if any(is_damaged(findings) for findings in found.values()):
+        show_looks(looks)
+    for look in looks.values():
+        if look.failure is not None:
+            warn(look.failure)
+    if any(look.is_damaged for look in looks.values()):
         raise SystemExit(DAMAGED)
+    if any(look.failure is not None for look in looks.values()):
+        raise SystemExit(UNREACHABLE)
 
 
 @store.command(
@@ -77,7 +105,7 @@ def rebuild(directory: Path, yes: bool) -> None:  # noqa: FBT001
     disk, code_of = RealDisk(directory), tags_codes()
     found = prospect(disk, tags_code_of=code_of)
     if not found.is_damaged:
-        click.echo(f"{directory}: {verdict_on(found.findings)}; nothing was changed")
+        click.echo(f"{directory}: {Look(tuple(found.findings)).verdict}; nothing was changed")
         return
     show_prospect(directory, found)
     confirm_by_name(directory, yes=yes)
@@ -111,17 +139,30 @@ def confirm_by_name(directory: Path, *, yes: bool) -> None:
 
 
 def stores_in(directory: Path) -> list[Path]:
-    """The folder itself if it is a store, else the stores in it."""
-    if (directory / "LAYOUT").exists():
+    """The folder itself if it is a store, else the stores in it; also folders that cannot be looked into, which may be some."""
+    if not os.access(directory, os.R_OK | os.X_OK) or (directory / "LAYOUT").exists():
         return [directory]
-    return sorted(path.parent for path in directory.glob("*/LAYOUT"))
+    folders = sorted(path for path in directory.iterdir() if path.is_dir())
+    return [path for path in folders if not os.access(path, os.X_OK) or (path / "LAYOUT").exists()]
 
 
-def findings_of(folder: Path) -> "list[Finding]":
+def look_at(folder: Path) -> Look:
+    """Only reads: a backup may lie on a disk that nobody can write to."""
     from trimtab.broker.store.scrub import verify as verify_store
     from trimtab.io.disk import RealDisk
 
-    return verify_store(RealDisk(folder), tags_code_of=tags_codes())
+    try:
+        return Look(tuple(verify_store(RealDisk(folder, read_only=True), tags_code_of=tags_codes())))
+    except TrimtabError as error:
+        return Look(failure=str(error))
+
+
+def show_looks(looks: dict[Path, Look]) -> None:
+    for folder, look in looks.items():
+        for finding in look.findings:
+            click.echo(f"{folder}/{finding}")
+        if look.failure is None:
+            click.echo(f"{folder}: {look.verdict}")
 
 
 def tags_codes() -> "TagsCodeOf":
@@ -136,25 +177,16 @@ def tags_codes() -> "TagsCodeOf":
     )
 
 
-def is_damaged(findings: "list[Finding]") -> bool:
-    return not all(finding.harmless for finding in findings)
-
-
-def verdict_on(findings: "list[Finding]") -> str:
-    if is_damaged(findings):
-        return "damaged; the messages that are not named here are still there"
-    return "fine, but for what the next start mends" if findings else "fine"
-
-
-def rows_of(found: "dict[Path, list[Finding]]") -> list[dict[str, object]]:
+def rows_of(looks: dict[Path, Look]) -> list[dict[str, object]]:
     return [
         {
             "store": str(folder),
-            "damaged": is_damaged(findings),
+            "damaged": look.is_damaged if look.failure is None else None,
+            "failure": look.failure,
             "findings": [
                 {"file": one.file, "offset": one.offset, "what": one.what, "harmless": one.harmless}
-                for one in findings
+                for one in look.findings
             ],
         }
-        for folder, findings in found.items()
+        for folder, look in looks.items()
     ]

@@ -147,21 +147,38 @@ class RealFile:
 
 
 class RealDisk:
-    """A directory of the machine. It is made if it is not there."""
+    """A directory of the machine. It is made if it is not there, unless it is only to be read: then nothing at all is."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
         self._root = os.path.realpath(root)
-        Path(self._root).mkdir(parents=True, exist_ok=True)
+        self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._is_read_only = read_only
         self._lock_fd = -1
+        if not read_only:
+            Path(self._root).mkdir(parents=True, exist_ok=True)
 
     def lock(self) -> None:
-        fd = os.open(self._path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        """Readers keep each other not out; where no owner ever left the file to lock, there is none to keep out either."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fd = os.open(self._path(_LOCK), self._flags | (0 if self._is_read_only else os.O_CREAT), 0o600)
+        except OSError as exc:
+            if self._is_read_only and isinstance(exc, FileNotFoundError):
+                return
+            verb = "read" if self._is_read_only else "written to"
+            raise DiskError(
+                f"{self._root} cannot be {verb}: {exc.strerror}; give this user the right to, or name another directory"
+            ) from exc
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if self._is_read_only else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(fd)
             raise DiskLockedError(
                 f"{self._root} is in use by another process; stop it or name another directory"
+            ) from exc
+        except OSError as exc:
+            os.close(fd)
+            raise DiskError(
+                f"{self._root} cannot be locked: {exc.strerror}; name a directory on a disk of this machine"
             ) from exc
         self._lock_fd = fd
 
@@ -172,14 +189,14 @@ class RealDisk:
 
     def open(self, name: str, *, create: bool = False) -> RealFile:
         path = self._path(name)
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         if not create:
-            return RealFile(os.open(path, flags))
+            return RealFile(os.open(path, self._flags))
+        assert not self._is_read_only, "who only reads makes no files"
         parent = Path(path).parent
         if not parent.is_dir():
             parent.mkdir()
             self.sync_dir("")
-        return RealFile(os.open(path, flags | os.O_CREAT, 0o600))
+        return RealFile(os.open(path, self._flags | os.O_CREAT, 0o600))
 
     def names(self, directory: str) -> list[str]:
         prefix = f"{directory}/" if directory else ""

@@ -1,3 +1,4 @@
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -131,3 +132,44 @@ def test_memory_has_an_end() -> None:
     with opened(disk, "a", create=True) as file:
         file.pwrite(b"1234567", 0)
     assert disk.free_bytes() == 3
+
+
+def test_a_disk_to_read_from_changes_nothing_and_makes_nothing(tmp_path: Path) -> None:
+    with opened(RealDisk(tmp_path / "store"), "log/0", create=True) as file:
+        file.pwrite(b"hello", 0)
+    reading = RealDisk(tmp_path / "store", read_only=True)
+    reading.lock()
+    with opened(reading, "log/0") as file:
+        assert file.pread(10, 0) == b"hello"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            file.pwrite(b"x", 0)
+    reading.unlock()
+    assert [entry.name for entry in (tmp_path / "store").iterdir()] == ["log"]
+    RealDisk(tmp_path / "nowhere", read_only=True)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_readers_share_a_directory_and_keep_its_owner_out(tmp_path: Path) -> None:
+    owner = RealDisk(tmp_path)
+    owner.lock()
+    one, other = RealDisk(tmp_path, read_only=True), RealDisk(tmp_path, read_only=True)
+    with pytest.raises(DiskLockedError, match="in use"):
+        one.lock()
+    owner.unlock()
+    one.lock()
+    other.lock()
+    with pytest.raises(DiskLockedError, match="in use"):
+        owner.lock()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_directory_that_cannot_be_locked_is_named_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_only: bool
+) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    disk = RealDisk(tmp_path, read_only=read_only)
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DiskError, match=f"{tmp_path} cannot be .*: Read-only file system; "):
+        disk.lock()

@@ -62,6 +62,10 @@ class Catalog:
             del self.queues[topic, queue.queue_id]
         return queues
 
+    def begin_anew(self, topic: bytes, since: int) -> None:
+        """Everything under its name before `since` of the log is the topic's past: it was deleted there and came again."""
+        self.topics[topic] = msgspec.structs.replace(self.topics[topic], since=since)
+
     def clamp(self, log_end: int) -> bool:
         """After the log lost its tail: births and deletions that lay in it count from its new end. True if there were any."""
         late = [topic for topic in self.topics.values() if topic.since > log_end]

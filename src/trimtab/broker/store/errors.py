@@ -7,11 +7,19 @@ from trimtab.errors import TrimtabError
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 """How Apache's brokers begin the remark of SYSTEM_BUSY; clients and their people look for it."""
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_short_of_files(failure: BaseException | None) -> bool:
     """Whether a call failed only because too many files are open: nothing was done, and a later try may succeed."""
     return isinstance(failure, OSError) and failure.errno in _TOO_MANY_FILES
+
+
+def remedy_for(failure: OSError) -> str:
+    """What to do when a file of a store could not be used."""
+    if failure.errno in _NOT_ALLOWED:
+        return "give this user the right to write there, or name another directory"
+    return "mend the disk or make room"
 
 
 class StoreError(TrimtabError):

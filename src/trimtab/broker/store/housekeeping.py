@@ -143,28 +143,29 @@ class Housekeeping:
     def retain(self, now_ms: int, segment_ms: Callable[[int], int | None], keep_from: int | None) -> int:
         """Lets whole segments go that are too old or too many; gives the number of bytes. `segment_ms` is when a segment began."""
         start = self._log.start
+        ages = _Ages(self._log.bases[1:], segment_ms, now_ms)
         for base, following in pairwise(self._log.bases):
             if following > min(self.checkpointed, self._index.covered) or self._running:
                 break
             if keep_from is not None and keep_from < following:
                 break
-            if not self._may_go(base, following, now_ms, segment_ms):
+            if not self._is_too_much(base) and not self._is_too_old(following, now_ms, ages):
                 break
             start = following
         if start == self._log.start:
             return 0
         return self._drop_before(start)
 
-    def _may_go(
-        self, base: int, following: int, now_ms: int, segment_ms: Callable[[int], int | None]
-    ) -> bool:
-        settings = self._settings
-        if settings.retention_bytes and self._log.end - base > settings.retention_bytes:
-            return True
-        if not settings.retention_ms:
+    def _is_too_much(self, base: int) -> bool:
+        bytes_max = self._settings.retention_bytes
+        return bytes_max > 0 and self._log.end - base > bytes_max
+
+    def _is_too_old(self, following: int, now_ms: int, ages: "_Ages") -> bool:
+        """Whether all that stands before `following` is."""
+        if not self._settings.retention_ms:
             return False
-        began_ms = segment_ms(following)
-        return began_ms is not None and began_ms < now_ms - settings.retention_ms
+        ended_ms = ages.ended_ms(following)
+        return ended_ms is not None and ended_ms < now_ms - self._settings.retention_ms
 
     def _drop_before(self, start: int) -> int:
         freed = start - self._log.start
@@ -194,6 +195,31 @@ class Housekeeping:
         job = self._plan(final=final)
         job.run()
         self._done(job, None)
+
+
+class _Ages:
+    """How old segments are, from the oldest to the newest; each is looked at once.
+
+    A segment that claims to begin after now was begun while the clock was ahead: it says nothing, and what stands before it is
+    judged by the next one that can be believed. Not by the earliest of all later ones: a clock that was once behind, as before
+    it was first set, would have everything removed that was stored until then.
+    """
+
+    def __init__(self, bases: list[int], segment_ms: Callable[[int], int | None], now_ms: int) -> None:
+        self._bases = iter(bases)
+        self._segment_ms = segment_ms
+        self._now_ms = now_ms
+        self._base = -1
+        self._began_ms: int | None = None
+
+    def ended_ms(self, following: int) -> int | None:
+        """When everything before `following`, which only grows, had been stored at the latest; None if nothing tells."""
+        while self._base < following or self._began_ms is None or self._began_ms > self._now_ms:
+            base = next(self._bases, None)
+            if base is None:
+                return None
+            self._base, self._began_ms = base, self._segment_ms(base)
+        return self._began_ms
 
 
 def _remove(disk: Disk, names: list[str]) -> None:

@@ -36,6 +36,11 @@ class Entry(NamedTuple):
     tags_code: int
     checksum: int
 
+    @property
+    def is_hole(self) -> bool:
+        """Whether it only says that a rebuild found no message: see `Queue.fill`."""
+        return self.size == 0
+
 
 class QueueFiles(NamedTuple):
     """What all queues of a store share."""

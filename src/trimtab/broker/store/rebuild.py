@@ -1,7 +1,8 @@
 """Queues and index anew from the whole log: the way out when they are damaged, or when the checkpoint is.
 
 Damaged frames are passed over, and holes are left in the queues in their place. What only the checkpoint knew is lost if there
-is none: deleted topics come back as far as the log still has them, and queues without messages begin at 0 again.
+is none: deleted topics come back as far as the log still has them, and queues without messages begin at 0 again. A topic that
+was deleted and made again shows by offsets that go back: then what stands before that is left to its past.
 """
 
 from collections.abc import Callable
@@ -96,7 +97,9 @@ class Rebuild:
             if queue is None:
                 continue
             offset = message.queue_offset
-            if queue not in self._seen or offset < queue.next_offset:
+            if queue in self._seen and offset < queue.next_offset:
+                self._begin_anew(queue)
+            if queue not in self._seen:
                 queue.restart(offset, message.physical_offset)
                 self._seen.add(queue)
             elif offset > queue.next_offset:
@@ -106,3 +109,19 @@ class Rebuild:
                 )
             self._recovery.push(queue, message, checksum)
             self._recovery.index_keys(queue, message, checksum)
+
+    def _begin_anew(self, queue: Queue) -> None:
+        """The queue's offsets go back: after its last message the topic was deleted, and came again."""
+        since = queue.last_physical + 1
+        self._catalog.begin_anew(queue.topic, since)
+        self._recovery.report.append(
+            f"topic {queue.topic_name} was deleted and made again: its messages before byte {since} of the log stay away"
+        )
+        self._seen.discard(queue)
+        for other in self._catalog.queues_of(queue.topic):
+            if other not in self._seen:
+                continue
+            other.trim(since)
+            if other.min_offset == other.end:  # all of it was the old topic's
+                other.restart(0, since)
+                self._seen.discard(other)

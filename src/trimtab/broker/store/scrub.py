@@ -42,10 +42,16 @@ class Finding:
 
 
 def verify(disk: Disk, *, tags_code_of: TagsCodeOf = tags_code_by_tag) -> list[Finding]:
-    """Everything that is wrong with a store, at most a thousand findings; none if all is well. The store must not be open."""
+    """Everything that is wrong with a store, at most a thousand findings; none if all is well. The store must not be open:
+    `DiskError` if it is, `StoreError` if it cannot be read. A disk to read from is enough.
+    """
     disk.lock()
     try:
         return _verify(disk, tags_code_of)
+    except OSError as exc:
+        raise StoreError(
+            f"the store on {disk} cannot be read: {exc}; give this user the right to read it, or mend the disk"
+        ) from exc
     finally:
         disk.unlock()
 
@@ -106,6 +112,11 @@ class _Watched:
             self._entries = queue.entries(offset, min(_BLOCK, queue.filed - offset))
             self._first = offset
         return Entry(*self._entries[offset - self._first])
+
+    def has_only_holes(self, begin: int, end: int) -> bool:
+        """Whether a rebuild wrote down, for each of these offsets, that there is no message."""
+        entries = map(self.entry, range(begin, end))
+        return begin <= end and all(entry is not None and entry.is_hole for entry in entries)
 
 
 class _Scrub:
@@ -190,18 +201,16 @@ class _Scrub:
                     self._chunks.wanted.add((key_hash_of(topic, key), message.physical_offset))
 
     def _check_message(self, watched: _Watched, message: StoredMessage, checksum: int) -> None:
-        expected = watched.next_offset
-        if expected is not None and message.queue_offset != expected and not self._parts.log.holes:
-            self._find_at(message, f"offset {message.queue_offset} of {message} where {expected} should be")
-        watched.next_offset = message.queue_offset + 1
+        expected, offset = watched.next_offset, message.queue_offset
+        watched.next_offset = offset + 1
         if not message.crc_matches:
             self._find_at(message, f"the body of {message} does not fit its own checksum")
         try:
-            entry = watched.entry(message.queue_offset)
+            if expected is not None and not watched.has_only_holes(expected, offset):
+                self._find_at(message, f"offset {offset} of {message} where {expected} should be")
+            entry = watched.entry(offset)
         except StoreDamagedError as exc:
-            finding = Finding(exc.file, exc.offset, exc.what)
-            if finding not in self.findings:
-                self.findings.append(finding)
+            self._find_damage(exc)
             return
         told = Entry(message.physical_offset, message.stored_size, self._tags_code_of(message), checksum)
         if entry is not None and entry != told:
@@ -212,10 +221,17 @@ class _Scrub:
     def _check_ends(self) -> None:
         for watched in self._watched.values():
             end, queue = watched.next_offset, watched.queue
-            if end is not None and end < queue.filed and not self._parts.log.holes:
-                self._find(queue.file_name(0), 0, f"the queue ends at {queue.filed}, its messages at {end}")
-            if end is None and queue.min_offset < queue.filed and not self._parts.log.holes:
+            begin = queue.min_offset if end is None else end
+            try:
+                if begin >= queue.filed or watched.has_only_holes(begin, queue.filed):
+                    continue
+            except StoreDamagedError as exc:
+                self._find_damage(exc)
+                continue
+            if end is None:
                 self._find(queue.file_name(0), 0, "the queue has entries, the log has no messages for it")
+            else:
+                self._find(queue.file_name(0), 0, f"the queue ends at {queue.filed}, its messages at {end}")
 
     def _check_chunks(self, log_offset: int) -> None:
         """Chunks that end before a place in the log, held against the keys that went by."""
@@ -238,6 +254,11 @@ class _Scrub:
     def _find_at(self, message: StoredMessage, what: str) -> None:
         base = max(base for base in self._parts.log.bases if base <= message.physical_offset)
         self._find(segment_name(base), message.physical_offset - base, what)
+
+    def _find_damage(self, exc: StoreDamagedError) -> None:
+        """Once, however many messages it is about."""
+        if Finding(exc.file, exc.offset, exc.what) not in self.findings:
+            self._find(exc.file, exc.offset, exc.what)
 
     def _find(self, file: str, offset: int, what: str, *, harmless: bool = False) -> None:
         if len(self.findings) < _FINDINGS_MAX:

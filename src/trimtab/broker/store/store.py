@@ -21,6 +21,7 @@ from trimtab.broker.store.errors import (
     StoreFullError,
     StoreReadOnlyError,
     StoreWriteError,
+    remedy_for,
 )
 from trimtab.broker.store.flusher import Executor, Flusher, InlineExecutor, Waiter
 from trimtab.broker.store.frames import HEAD_BYTES as FRAME_HEAD_BYTES
@@ -109,9 +110,7 @@ class Store:
             )
         except OSError as exc:
             disk.unlock()
-            raise StoreError(
-                f"the store on {disk} cannot be opened: {exc}; mend the disk or make room"
-            ) from exc
+            raise StoreError(f"the store on {disk} cannot be opened: {exc}; {remedy_for(exc)}") from exc
         except BaseException:
             disk.unlock()
             raise

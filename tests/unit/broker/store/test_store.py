@@ -138,6 +138,38 @@ def test_old_messages_go_by_whole_segments() -> None:
     assert put(store).queue_offset == 60
 
 
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+def segments_after_600_hours(wrong_ms: int) -> int:
+    """What is left of a message an hour, kept for 72 hours; the clock is wrong by that much for a while."""
+    store = open_store()
+    for hour in range(600):
+        now_ms = NOW_MS + hour * HOUR_MS
+        stored_ms = now_ms + (wrong_ms if 40 <= hour < 80 else 0)
+        put(store, b"x" * 100, at_ms=stored_ms)
+        store.tick(hour * 3_000)
+        store.retain(now_ms)
+    return store.stats().segments
+
+
+@pytest.mark.parametrize("wrong_days", [1, 10, 3650], ids=lambda days: f"{days} days ahead")
+def test_a_clock_that_was_once_ahead_does_not_end_retention(wrong_days: int) -> None:
+    assert segments_after_600_hours(wrong_days * DAY_MS) == segments_after_600_hours(0)
+
+
+def test_a_clock_that_was_once_behind_does_not_take_young_messages_away() -> None:
+    store = open_store()
+    for number in range(200):
+        stored_ms = 0 if 100 <= number < 120 else NOW_MS + number
+        put(store, b"x" * 100, at_ms=stored_ms)
+        store.tick(number * 3_000)
+        store.retain(NOW_MS + number)
+    assert store.retain(NOW_MS + 200) == 0
+    assert store.min_offset("T", 0) == 0
+
+
 def test_a_queue_whose_messages_are_all_gone_keeps_counting() -> None:
     disk = MemoryDisk()
     store = open_store(disk)
