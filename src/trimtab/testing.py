@@ -14,6 +14,7 @@ thread, no port and, without a `directory`, no file.
 import asyncio
 import atexit
 import enum
+import inspect
 import os
 import socket
 import ssl
@@ -461,7 +462,7 @@ class _Interceptions:
             if interception.code != command.code or interception.server not in (None, server):
                 continue
             try:
-                answer = interception.answer(command)
+                answer = _checked_answer(interception.answer(command))
             except Exception as failure:  # noqa: BLE001 - it is the test's own code; the end of the block raises it
                 self.failure = self.failure or failure
                 remark = f"the interceptor of request {command.code} failed: {failure!r}"
@@ -469,6 +470,18 @@ class _Interceptions:
             if answer is not None:
                 return answer
         return None
+
+
+def _checked_answer(answer: object) -> Command | Drop | None:
+    if answer is None or isinstance(answer, Command | Drop):
+        return answer
+    hint = ""
+    if inspect.iscoroutine(answer):
+        answer.close()
+        hint = "; it is called within the server's loop and must be a plain function"
+    raise TypeError(
+        f"an interceptor gives back a Command, DROP or None, this one gave a {type(answer).__name__}{hint}"
+    )
 
 
 class _Broker(BrokerServer):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -630,6 +631,33 @@ def test_an_interceptor_that_fails_fails_the_block(run: Run) -> None:
         with pytest.raises(ClusterError, match="interceptor failed") as failure:
             await block()
         assert isinstance(failure.value.__cause__, KeyError)
+
+    run(scenario)
+
+
+async def answers_later(_: Command) -> None:
+    """What an interceptor may not be."""
+
+
+@pytest.mark.parametrize(
+    ("interceptor", "gave"),
+    [(answers_later, "coroutine.* plain function"), (lambda _: True, "bool"), (lambda _: "dropped", "str")],
+    ids=["async def", "True", "a string"],
+)
+def test_an_interceptor_that_gives_back_what_is_no_answer_fails_the_block(
+    run: Run, interceptor: Any, gave: str
+) -> None:
+    async def block() -> None:
+        async with Cluster() as cluster, await Peer.open(cluster.nameserver) as names:
+            cluster.intercept(RequestCode.GET_BROKER_CLUSTER_INFO, interceptor)
+            answer = await names.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert re.search(gave, answer.remark or "")
+
+    async def scenario() -> None:
+        with pytest.raises(ClusterError, match="interceptor failed") as failure:
+            await block()
+        assert isinstance(failure.value.__cause__, TypeError)
 
     run(scenario)
 

@@ -124,14 +124,25 @@ async def _serve(shell: Shell, plan: "DashboardPlan") -> None:
 
 async def start_dashboard(
     stack: AsyncExitStack, nameserver: str, tls: ssl.SSLContext | None, folder: Path | None, port: int
-) -> None:
+) -> "Running":
     """Beside servers of this process, until the stack ends."""
     from trimtab.client.admin import Admin
 
     serving = load_serving()
     admin = await stack.enter_async_context(Admin(nameserver=nameserver, tls=tls))
     plan = serving.DashboardPlan(port=port, folder=None if folder is None else dashboard_folder(folder))
-    announce(await stack.enter_async_context(serving.running(admin, plan)), as_json=False)
+    try:
+        running: Running = await stack.enter_async_context(serving.running(admin, plan))
+    except SettingsError as error:
+        # It speaks of the options of `trimtab dashboard`, where the port is the dashboard's alone.
+        text = str(error).replace("with --port", "with --dashboard-port")
+        raise SettingsError(text) from error
+    return running
+
+
+def facts_of(running: "Running") -> dict[str, object]:
+    """Where it is, and the tokens that are new."""
+    return {"url": running.url, "tokens": {role.value: token for role, token in running.tokens.items()}}
 
 
 def announce(running: "Running", *, as_json: bool) -> None:
@@ -139,9 +150,7 @@ def announce(running: "Running", *, as_json: bool) -> None:
     if as_json:
         from trimtab.cli.printing import print_json
 
-        print_json(
-            {"url": running.url, "tokens": {role.value: token for role, token in running.tokens.items()}}
-        )
+        print_json(facts_of(running))
         return
     click.echo(f"dashboard: {running.url}")
     for role, token in running.tokens.items():

@@ -217,13 +217,13 @@ def program_name(started_as: str, path: str | None = None) -> str:
 
 
 async def _until_interrupted(cluster: "AsyncCluster", plan: DemoPlan, screen: "Screen") -> None:
-    from trimtab.cli.dashboard import start_dashboard
+    from trimtab.cli.dashboard import announce, start_dashboard
     from trimtab.cli.demo_group import living_group
     from trimtab.errors import SettingsError
 
     async with living_group(cluster, plan), contextlib.AsyncExitStack() as stack:
         try:
-            await start_dashboard(stack, cluster.nameserver, None, None, 0)
+            announce(await start_dashboard(stack, cluster.nameserver, None, None, 0), as_json=False)
         except SettingsError as error:  # the extra is not installed
             screen.say(f"No dashboard: {error}")
         with contextlib.suppress(asyncio.CancelledError):

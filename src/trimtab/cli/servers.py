@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from trimtab.cli.amounts import Amount
+
 BROKERS_MAX = 26
 PORT = click.IntRange(0, 65_535)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -50,14 +52,14 @@ def keeping_options(command: F) -> F:
         ),
         click.option(
             "--retention-gib",
-            type=click.FloatRange(0),
+            type=Amount(0),
             default=0,
             show_default=True,
             help="Let the oldest messages go when a broker's log is larger. 0: as large as the disk allows.",
         ),
         click.option(
             "--retention-hours",
-            type=click.FloatRange(0),
+            type=Amount(0),
             default=72,
             show_default=True,
             help="Let messages go that are older. 0: keep them for ever.",

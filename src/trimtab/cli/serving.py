@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from trimtab.cli import ready_files
 from trimtab.errors import TrimtabError
 
 if TYPE_CHECKING:
     from trimtab.broker.acl import Acl
     from trimtab.broker.server import BrokerPlan, BrokerServer
     from trimtab.broker.store import StoreSettings
+    from trimtab.dashboard.serving import Running
     from trimtab.io.disk import Disk
     from trimtab.io.serving import ServingLimits
     from trimtab.names.server import NameServer
@@ -119,6 +121,8 @@ class Outside:
             )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise click.UsageError("--tls-cert and --tls-key belong together; say both or neither")
+        if self.ready_file is not None:
+            refuse_unwritable(self.ready_file)
 
     @property
     def listening_at(self) -> str:
@@ -193,6 +197,11 @@ def run_up(
     from trimtab.broker.server import BrokerPlan
     from trimtab.broker.settings import BrokerSettings
 
+    refuse_broker_port("--broker-port", broker_port)
+    if dashboard_port is not None:
+        from trimtab.cli.dashboard import load_serving
+
+        load_serving()  # before anything starts: what it needs may not be installed
     last_port = broker_port + BROKER_PORT_STEP * (brokers - 1)
     if last_port > 65_535:
         raise click.UsageError(
@@ -254,6 +263,9 @@ def run_broker(
     from trimtab.io.nameservers import NameserverTextError, resolve_nameserver
     from trimtab.io.tls import client_context
 
+    refuse_broker_port("--port", port)
+    for option, named in (("--name", name), ("--cluster", cluster)):
+        refuse_broker_name(option, named)
     try:
         addresses = tuple(resolve_nameserver(";".join(nameservers)).split(";"))
     except NameserverTextError as error:
@@ -273,6 +285,26 @@ def run_broker(
         limits=limits_for(1, 1),
     )
     serve(None, lambda _: [plan], folder, outside)
+
+
+def refuse_broker_name(option: str, name: str) -> None:
+    """It becomes a folder, and a word in tables of other programs."""
+    from trimtab.broker.names import BROKER_NAME_LENGTH_MAX
+    from trimtab.wire.resources import NAME
+
+    if not NAME.fullmatch(name) or len(name) > BROKER_NAME_LENGTH_MAX:
+        raise click.UsageError(
+            f"{option} {name[:40]!r} may only have letters, digits and % | _ -, at most {BROKER_NAME_LENGTH_MAX} of them, and one at least"
+        )
+
+
+def refuse_broker_port(option: str, port: int) -> None:
+    from trimtab.broker.server import VIP_DISTANCE
+
+    if 0 < port <= VIP_DISTANCE:
+        raise click.UsageError(
+            f"{option} {port} leaves no port two below, where old clients send to; say {VIP_DISTANCE + 1} or more, or 0 for any free one"
+        )
 
 
 def broker_names(count: int) -> list[str]:
@@ -319,9 +351,21 @@ def disk_in(folder: Path | None) -> "Disk":
     try:
         return RealDisk(folder)
     except OSError as error:
-        raise FolderError(
-            f"{folder} cannot be used: {error.strerror}; name another folder with --data"
-        ) from error
+        raise _unusable(folder, error) from error
+
+
+def _unusable(place: Path | str, error: OSError) -> FolderError:
+    return FolderError(f"{place} cannot be used: {error.strerror}; name another folder with --data")
+
+
+def refuse_unwritable(ready_file: Path) -> None:
+    folder = ready_file.absolute().parent
+    if not folder.is_dir():
+        raise click.UsageError(f"--ready-file {ready_file}: there is no folder {folder}; make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise click.UsageError(
+            f"--ready-file {ready_file}: {folder} cannot be written to; name another place"
+        )
 
 
 @contextmanager
@@ -354,34 +398,50 @@ class Announcement:
     folder: Path | None
 
     def starting(self) -> None:
-        self.gone()
+        if self.outside.ready_file is not None:
+            ready_files.remove_if_left_over(self.outside.ready_file)
         if not self.outside.as_json:
             click.echo(f"kept in: {self.folder}" if self.folder else "kept in memory: gone when this ends")
 
-    def ready(self, nameserver: str | None, brokers: dict[str, str]) -> None:
-        facts = json.dumps(
-            {
-                "nameserver": nameserver,
-                "brokers": brokers,
-                "pid": os.getpid(),
-                "data": None if self.folder is None else str(self.folder),
-            }
-        )
-        if self.outside.as_json:
-            click.echo(facts)
-        else:
-            servers = {"nameserver": nameserver} | brokers if nameserver else brokers
-            click.echo(f"ready: {', '.join(f'{name} {address}' for name, address in servers.items())}")
-            if nameserver:
-                click.echo(f"clients: export NAMESRV_ADDR={nameserver}")
+    def ready(self, nameserver: str | None, brokers: dict[str, str], dashboard: "Running | None") -> None:
+        facts: dict[str, object] = {
+            "nameserver": nameserver,
+            "brokers": brokers,
+            "pid": os.getpid(),
+            "data": None if self.folder is None else str(self.folder),
+        }
+        if dashboard is not None:
+            facts["dashboard"] = {"url": dashboard.url}
         if self.outside.ready_file is not None:
-            aside = self.outside.ready_file.with_name(f".{self.outside.ready_file.name}.{os.getpid()}")
-            aside.write_text(f"{facts}\n")
-            aside.replace(self.outside.ready_file)
+            # First, so that nobody is told of servers that end because of it. Without tokens: others may read it.
+            ready_files.write(self.outside.ready_file, facts)
+        if self.outside.as_json:
+            self._tell_machines(facts, dashboard)
+        else:
+            self._tell_people(nameserver, brokers, dashboard)
+
+    def _tell_machines(self, facts: dict[str, object], dashboard: "Running | None") -> None:
+        if dashboard is not None:
+            from trimtab.cli.dashboard import facts_of
+
+            facts = facts | {"dashboard": facts_of(dashboard)}
+        click.echo(json.dumps(facts))
+
+    def _tell_people(
+        self, nameserver: str | None, brokers: dict[str, str], dashboard: "Running | None"
+    ) -> None:
+        servers = {"nameserver": nameserver} | brokers if nameserver else brokers
+        click.echo(f"ready: {', '.join(f'{name} {address}' for name, address in servers.items())}")
+        if nameserver:
+            click.echo(f"clients: export NAMESRV_ADDR={nameserver}")
+        if dashboard is not None:
+            from trimtab.cli.dashboard import announce
+
+            announce(dashboard, as_json=False)
 
     def gone(self) -> None:
         if self.outside.ready_file is not None:
-            self.outside.ready_file.unlink(missing_ok=True)
+            ready_files.remove_own(self.outside.ready_file)
 
 
 def serve(
@@ -422,16 +482,17 @@ async def _serve(
             broker = BrokerServer(plan)
             await _start(stack, broker, plan.settings.broker_name)
             brokers[plan.settings.broker_name] = broker.address
+        dashboard = None
+        if dashboard_port is not None and nameserver is not None:
+            from trimtab.cli.dashboard import start_dashboard
+
+            dashboard = await start_dashboard(
+                stack, nameserver.address, outside.tls_to_ourselves(), announcement.folder, dashboard_port
+            )
         stack.callback(announcement.gone)
         if not stopping.is_set():
             told = None if nameserver is None else _as_told(nameserver.address, outside)
-            announcement.ready(told, brokers)
-            if dashboard_port is not None and nameserver is not None:
-                from trimtab.cli.dashboard import start_dashboard
-
-                await start_dashboard(
-                    stack, nameserver.address, outside.tls_to_ourselves(), announcement.folder, dashboard_port
-                )
+            announcement.ready(told, brokers, dashboard)
         # What is there now stays for good: looking for garbage in it would hold up answers again and again.
         gc.freeze()
         await stopping.wait()
@@ -460,6 +521,8 @@ async def _start(stack: AsyncExitStack, server: "NameServer | BrokerServer", nam
     try:
         await server.start()
     except OSError as error:
+        if error.filename is not None:  # it was no socket that could not be had
+            raise _unusable(error.filename, error) from error
         raise CannotListenError(
             f"{name} cannot listen: {error.strerror or error}; stop what is there, or choose another port or host"
         ) from error

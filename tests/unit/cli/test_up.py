@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import io
 import json
 import os
 import shutil
@@ -17,8 +19,11 @@ from typing import Any
 import pytest
 
 from tests.peers import Peer
-from trimtab.broker.store import StoreSettings
-from trimtab.cli.serving import Keeping, Storage
+from tests.unit.cli.verbs import run
+from trimtab.broker.store import Store, StoreSettings
+from trimtab.cli.ready_files import ReadyFileError
+from trimtab.cli.serving import Announcement, Keeping, Outside, Storage
+from trimtab.io.disk import RealDisk
 from trimtab.wire.bodies.route import ClusterInfo
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.fastjson import decode_body
@@ -257,6 +262,12 @@ def test_a_port_in_use_is_told_in_one_sentence(tmp_path: Path) -> None:
         (("--brokers", "26", "--broker-port", "65535"), "lower"),
         (("--brokers", "27"), "27"),
         (("--acl", "no-such-file"), "no-such-file"),
+        (("--ready-file", "no-such-folder/ready.json"), "no-such-folder"),
+        (("--retention-hours", "nan"), "--retention-hours"),
+        (("--retention-gib", "inf"), "--retention-gib"),
+        (("--retention-hours", "1e300"), "--retention-hours"),
+        (("--broker-port", "1"), "3 or more"),
+        (("--broker-port", "2"), "3 or more"),
     ],
 )
 def test_misuse_is_refused_before_anything_starts(
@@ -303,6 +314,161 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_sentence(tmp_path: Path) ->
     assert done.returncode == 1
     assert "cannot be used" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_second_server_does_not_touch_the_ready_file_of_the_first_until_it_is_ready_itself(
+    start: Start, tmp_path: Path
+) -> None:
+    ready_file = tmp_path / "ready.json"
+
+    def names(process: Process) -> Callable[[], bool]:
+        return lambda: json.loads(ready_file.read_text())["pid"] == process.process.pid
+
+    first = start("up", "--memory", "--ready-file", "ready.json", *FREE_PORTS)
+    first.line("ready: ")
+    port = json.loads(ready_file.read_text())["nameserver"].rpartition(":")[2]
+    failed = run_trimtab("names", "--memory", "--port", port, "--ready-file", "ready.json", cwd=tmp_path)
+    assert failed.returncode == 1
+    assert names(first)()
+    second = start("names", "--memory", "--port", "0", "--ready-file", "ready.json")
+    second.line("ready: ")
+    assert names(second)()
+    assert first.stop() == 0
+    assert names(second)(), "it is not the first one's any more"
+    assert second.stop() == 0
+    assert not ready_file.exists()
+
+
+def test_a_ready_file_of_a_process_that_is_gone_does_not_outlast_the_next_start(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    (tmp_path / "ready.json").write_text(json.dumps({"pid": process.pid}))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_trimtab("names", "--memory", "--port", port, "--ready-file", "ready.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert not (tmp_path / "ready.json").exists()
+
+
+def test_a_ready_file_that_cannot_be_written_is_told_before_anybody_hears_ready(tmp_path: Path) -> None:
+    (tmp_path / "ready.json").mkdir()
+    outside = Outside(
+        host="127.0.0.1", advertise=None, insecure_open=False, acl=None, acl_in_clear=False,
+        tls_cert=None, tls_key=None, ready_file=tmp_path / "ready.json", as_json=False, verbose=False,
+    )  # fmt: skip
+    told = io.StringIO()
+    with (
+        contextlib.redirect_stdout(told),
+        pytest.raises(ReadyFileError, match=r"ready\.json cannot be written: .*--ready-file"),
+    ):
+        Announcement(outside, None).ready("127.0.0.1:1", {}, None)
+    assert told.getvalue() == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["ready.json"]
+
+
+# --- the dashboard beside
+
+
+def test_a_dashboard_whose_port_is_taken_is_told_before_anything_is_ready(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_trimtab(
+            "up", "--memory", "--dashboard", "--dashboard-port", port, *FREE_PORTS, cwd=tmp_path
+        )
+    assert done.returncode == 2
+    assert "ready" not in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "--dashboard-port" in done.stderr
+
+
+def test_a_dashboard_that_is_not_installed_is_told_before_anything_starts(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['uvicorn'] = None; from trimtab.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "up", "--data", "data", "--dashboard", *FREE_PORTS],
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=WAIT_S_MAX,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'trimtab[dashboard]'" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_with_json_the_dashboards_address_and_tokens_are_in_the_one_line(
+    start: Start, tmp_path: Path
+) -> None:
+    process = start(
+        "up",
+        "--memory",
+        "--json",
+        "--dashboard",
+        "--dashboard-port",
+        "0",
+        "--ready-file",
+        "r.json",
+        *FREE_PORTS,
+    )
+    facts = process.facts()
+    assert facts["dashboard"]["url"].startswith("http://127.0.0.1:")
+    assert set(facts["dashboard"]["tokens"]) == {"operator", "viewer"}
+    kept = json.loads((tmp_path / "r.json").read_text())
+    assert kept["dashboard"] == {"url": facts["dashboard"]["url"]}, (
+        "tokens are not for everybody who can read"
+    )
+    assert process.stop() == 0
+    assert len(process.output.read_text().splitlines()) == 1
+
+
+# --- a folder that only can be read
+
+
+@pytest.fixture
+def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a store, and from now on nothing can be written: as on a disk that is mounted so."""
+    Store.open(RealDisk(tmp_path / "broker-a")).close()
+    really_open = os.open
+
+    def only_for_reading(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return really_open(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", only_for_reading)
+    return tmp_path
+
+
+def test_a_store_that_only_can_be_read_is_verified(read_only: Path) -> None:
+    told = run(None, "store", "verify", str(read_only))
+    assert (told.code, told.out, told.err) == (0, f"{read_only}/broker-a: fine\n", "")
+
+
+@pytest.mark.parametrize("verb", [("up",), ("names",), ("broker", "-n", "127.0.0.1:1"), ("store", "rebuild")])
+def test_a_folder_that_only_can_be_read_is_told_in_one_sentence(
+    read_only: Path, verb: tuple[str, ...]
+) -> None:
+    folder = read_only if verb == ("up",) else read_only / "broker-a"
+    args = (str(folder),) if verb == ("store", "rebuild") else ("--data", str(folder))
+    told = run(None, *verb, *args)
+    assert (told.code, told.err.count("\n")) == (1, 1)
+    assert str(folder) in told.err
+    assert "Read-only file system" in told.err
+    assert "listen" not in told.err
+
+
+def test_a_store_whose_files_cannot_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store.open(RealDisk(tmp_path)).close()
+    really_open = os.open
+
+    def refuse(path: Any, *rest: Any, **more: Any) -> int:
+        if Path(path).name == "LAYOUT":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really_open(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    told = run(None, "store", "verify", str(tmp_path))
+    assert (told.code, told.out, told.err.count("\n")) == (3, "", 1)
+    assert "cannot be read" in told.err
+    assert str(tmp_path) in told.err
 
 
 # --- accounts and TLS
@@ -376,6 +542,27 @@ def test_names_and_broker_run_apart(start: Start, tmp_path: Path) -> None:
     assert names.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--name", "../../../x"), "--name"),
+        (("--name", ""), "--name"),
+        (("--name", "a b"), "--name"),
+        (("--name", "b" * 256), "255"),
+        (("--cluster", "a/b"), "--cluster"),
+        (("--port", "2"), "3 or more"),
+    ],
+    ids=lambda value: " ".join(value)[:20] if isinstance(value, tuple) else "",
+)
+def test_a_broker_whose_name_or_port_cannot_be_is_refused(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    done = run_trimtab("broker", "-n", "127.0.0.1:1", "--port", "0", *arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_broker_with_a_bad_name_server_text_is_refused(tmp_path: Path) -> None:
     done = run_trimtab("broker", "-n", "nonsense", "--memory", "--port", "0", cwd=tmp_path)
     assert done.returncode == 2
@@ -418,8 +605,11 @@ def test_a_store_is_verified(start: Start, tmp_path: Path) -> None:
     address = process.facts()["brokers"]["broker-a"]
     send(address, *(b"message %d" % number for number in range(100)))
     busy = run_trimtab("store", "verify", "data", cwd=tmp_path)
-    assert busy.returncode == 1
+    assert (busy.returncode, busy.stdout, busy.stderr.count("\n")) == (3, "", 1)
     assert "in use" in busy.stderr
+    (row,) = json.loads(run_trimtab("store", "verify", "data", "--json", cwd=tmp_path).stdout)
+    assert (row["damaged"], row["findings"]) == (None, [])
+    assert "in use" in row["failure"]
     assert process.stop() == 0
 
     for directory in ("data", "data/broker-a"):
