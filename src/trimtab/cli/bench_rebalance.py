@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.shell import Shell, remote
 
 
@@ -26,9 +27,7 @@ Examples:
 @click.option("--mode", type=click.Choice(["classic", "leased"]), default="leased", show_default=True)
 @click.option("--strategy", help="AVG, sticky and so on; the mode's own, if none is given.")
 @click.option("--queues", type=click.IntRange(1, 1_000), default=16, show_default=True)
-@click.option(
-    "--pause-s", type=click.FloatRange(0), default=5.0, show_default=True, help="Between two changes."
-)
+@click.option("--pause-s", type=Amount(0), default=5.0, show_default=True, help="Between two changes.")
 @click.option("--stable-ids", is_flag=True, help="Changes are restarts under the same id.")
 @remote
 def rebalance(shell: Shell, *, rate: int, stable_ids: bool, **options: Any) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.shell import NOT_SO, Shell, remote
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ Examples:
 @click.option(
     "--batch", type=click.IntRange(1), default=1, show_default=True, help="Explicit batches of so many."
 )
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), help="Sends begun a second, whatever comes back."
-)
+@click.option("--rate", type=Amount(0, min_open=True), help="Sends begun a second, whatever comes back.")
 @click.option(
     "--policy",
     type=click.Choice(["adaptive", "round-robin", "classic-4.2", "4.9.3"]),

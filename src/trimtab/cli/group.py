@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.group_canary import canary
 from trimtab.cli.group_check import check
 from trimtab.cli.group_doctor import doctor
@@ -101,7 +102,7 @@ ETA is when the lag is gone at that rate. "-" cannot be known."""
 @click.option(
     "--sample",
     "sample_s",
-    type=click.FloatRange(0, 3600),
+    type=Amount(0, 3600),
     default=0.5,
     show_default=True,
     metavar="SECONDS",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.moments import parse_duration_ms
 from trimtab.cli.printing import say
 from trimtab.cli.shell import NOT_SO, Shell, remote
@@ -29,7 +30,7 @@ Exit code 1: something is broken. Looks twice, --sample apart, and says only wha
 @click.option(
     "--sample",
     "sample_s",
-    type=click.FloatRange(0, 600),
+    type=Amount(0, 600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

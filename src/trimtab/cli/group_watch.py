@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.group_rows import (
     QUEUE_RIGHT,
     QUEUE_SPARE,
@@ -43,7 +44,7 @@ Examples:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.05, 3600),
+    type=Amount(0.05, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

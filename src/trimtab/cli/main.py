@@ -1,6 +1,6 @@
 """The `trimtab` command. Each verb is loaded when it is called for, and imports what it needs when it runs.
 
-Exit codes: 0 fine, 1 not so, 2 asked wrongly, 3 a server cannot be reached, 130 interrupted.
+Exit codes: 0 fine, 1 not so, 2 asked wrongly, 3 a server cannot be reached or a store not be looked at, 130 interrupted.
 """
 
 import gc
@@ -76,6 +76,7 @@ class Verbs(Suggesting):
 
     def main(self, args: "Sequence[str] | None" = None, *more: Any, **options: Any) -> Any:
         """Runs the program."""
+        refuse_what_is_no_text(sys.argv[1:] if args is None else args)
         try:
             return super().main(args, *more, **options)
         finally:
@@ -88,9 +89,9 @@ class Verbs(Suggesting):
         try:
             return super().invoke(ctx)
         except TrimtabError as error:
-            from trimtab.cli.shell import exit_code_of, fail
+            from trimtab.cli.shell import exit_code_of, fail, text_of
 
-            fail(str(error), exit_code_of(error))
+            fail(text_of(error), exit_code_of(error))
         except KeyboardInterrupt:
             click.echo(err=True)
             raise SystemExit(INTERRUPTED) from None
@@ -98,6 +99,17 @@ class Verbs(Suggesting):
             # Whoever reads has seen enough. Python would complain once more while it closes stdout.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from None
+
+
+def refuse_what_is_no_text(words: "Sequence[str]") -> None:
+    """Bytes that are no UTF-8 come as half characters, which can be neither sent nor printed."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            from trimtab.cli.shell import MISUSE, fail
+
+            fail(f"the argument {word!a} is no UTF-8; write it in UTF-8", MISUSE)
 
 
 @click.group(

@@ -8,6 +8,9 @@ from typing import Literal
 from trimtab.errors import SettingsError
 
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+MOMENT_MS_MAX = 253_402_214_399_999
+"""The last day of 9999: no later time can be printed in every time zone."""
+OFFSET_MAX = (1 << 63) - 1
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -27,18 +30,19 @@ def parse_place(text: str, now_ms: int) -> Place:
     if word in ("end", "last", "latest"):
         return Place("end")
     if word.isascii() and word.isdecimal():
-        return Place("offset", int(word))
+        return Place("offset", _whole(word, OFFSET_MAX, f"{text!r} is no place: offsets end at {OFFSET_MAX}"))
     return Place("time", parse_time(text, now_ms))
 
 
 def parse_time(text: str, now_ms: int) -> int:
     """A time, in ms since 1970."""
     word = text.strip()
+    outside = f"{text!r} is no place: times are from 1970 to 9999"
     ago = _AGO.fullmatch(word)
     if ago:
-        return now_ms - int(float(ago[1]) * _UNIT_MS[ago[2]])
-    if word.startswith("@") and word[1:].isdecimal():
-        return int(word[1:])
+        return max(0, now_ms - _span_ms(ago, outside))
+    if word.startswith("@") and word[1:].isascii() and word[1:].isdecimal():
+        return _whole(word[1:], MOMENT_MS_MAX, outside)
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
@@ -46,7 +50,27 @@ def parse_time(text: str, now_ms: int) -> int:
             f"{text!r} is no place: write begin, end, an offset, a time like 2026-01-31T12:00, @MILLISECONDS, or -15m for"
             " fifteen minutes ago"
         ) from None
-    return int(moment.astimezone(UTC).timestamp() * 1000)
+    try:
+        at_ms = int(moment.astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):  # the other side of a time zone lies outside of what Python counts
+        raise SettingsError(outside) from None
+    if not 0 <= at_ms <= MOMENT_MS_MAX:
+        raise SettingsError(outside)
+    return at_ms
+
+
+def _whole(digits: str, most: int, complaint: str) -> int:
+    """Looked at before it is made a number: of one with thousands of digits Python makes none."""
+    if len(digits.lstrip("0")) > len(str(most)) or int(digits.lstrip("0") or "0") > most:
+        raise SettingsError(complaint)
+    return int(digits.lstrip("0") or "0")
+
+
+def _span_ms(found: re.Match[str], complaint: str) -> int:
+    ms = float(found[1]) * _UNIT_MS[found[2]]
+    if ms > MOMENT_MS_MAX:
+        raise SettingsError(complaint)
+    return int(ms)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -54,7 +78,7 @@ def parse_duration_ms(text: str) -> int:
     found = _AGO.fullmatch(f"-{text.strip()}") or _AGO.fullmatch(f"-{text.strip()}s")
     if not found:
         raise SettingsError(f"{text!r} is no duration: write 250ms, 30s, 15m, 2h or 1d")
-    return int(float(found[1]) * _UNIT_MS[found[2]])
+    return _span_ms(found, f"{text!r} is no duration: nothing lasts so long")
 
 
 def time_text(at_ms: int | None) -> str:

@@ -1,7 +1,7 @@
 """What all verbs that talk to servers share: how to connect, how to fail, how to ask before something is lost.
 
 A verb is declared with `@remote`, gets a `Shell`, and goes: fetch (`shell.ask`), make rows, print. Exit codes: 0 fine, 1 what was
-asked is not so, 2 asked wrongly, 3 a server cannot be reached.
+asked is not so, 2 asked wrongly, 3 a server cannot be reached, or a store not be looked at.
 """
 
 import os
@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.printing import print_json, warn
 from trimtab.cli.profiles import Profile, read_profiles
 from trimtab.errors import (
     ConnectionLostError,
+    InvalidMessageError,
+    MaybeStoredError,
     NoRouteError,
     RequestTimeoutError,
     ServerUnreachableError,
     SettingsError,
+    SystemFailureError,
     TrimtabError,
 )
 
@@ -52,13 +56,22 @@ def fail(text: str, code: int) -> NoReturn:
 def exit_code_of(error: Exception) -> int:
     """What an error means to whoever called."""
     from trimtab.client.admin.reach import NoSuchTopicError
+    from trimtab.io.nameservers import NameserverTextError
 
     if isinstance(error, NoSuchTopicError):
         return NOT_SO
     unreachable = ServerUnreachableError | ConnectionLostError | RequestTimeoutError | NoRouteError
-    if isinstance(error, unreachable):
+    if isinstance(error, unreachable | MaybeStoredError):
         return UNREACHABLE
-    return MISUSE if isinstance(error, SettingsError) else NOT_SO
+    misuse = SettingsError | InvalidMessageError | NameserverTextError
+    return MISUSE if isinstance(error, misuse) else NOT_SO
+
+
+def text_of(error: Exception) -> str:
+    """What is said of an error. A server that gives its reason has refused; that it failed inside would be a guess."""
+    if isinstance(error, SystemFailureError) and error.remark:
+        return str(error).removesuffix(f"; {error.advice}")
+    return str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +269,7 @@ _OPTIONS = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(0.1, 600),
+        type=Amount(0.1, 600),
         default=5.0,
         show_default=True,
         metavar="SECONDS",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.amounts import Amount
 from trimtab.cli.suggesting import Suggesting
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def _world_options(command: Any) -> Any:
         click.option("--brokers", type=click.IntRange(1)),
         click.option("--broker-kind", type=click.Choice(["apache", "ours"]), default="apache", show_default=True),
         click.option("--handler-ms", type=click.IntRange(1), help="How long a handler takes for a message."),
-        click.option("--rate", "per_s", type=click.FloatRange(0), help="Messages a second and queue."),
-        click.option("--hours", type=click.FloatRange(0, min_open=True), help="For scenarios that go on for long."),
+        click.option("--rate", "per_s", type=Amount(0), help="Messages a second and queue."),
+        click.option("--hours", type=Amount(0, min_open=True), help="For scenarios that go on for long."),
         click.option("--stable-ids/--new-ids", "stable_ids", default=None, help="Whether a restarted member has its old id."),
         click.option("--seed", type=int, default=0, show_default=True),
         click.option("--json", "as_json", is_flag=True, help="One JSON document."),

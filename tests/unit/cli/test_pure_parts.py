@@ -21,9 +21,9 @@ from trimtab.cli.moments import (
     span_text,
     time_text,
 )
-from trimtab.cli.shell import like
+from trimtab.cli.shell import UNREACHABLE, exit_code_of, like
 from trimtab.client.admin.rows import BrokerFailure, GroupProgress, QueueProgress
-from trimtab.errors import SettingsError, TrimtabError
+from trimtab.errors import MaybeStoredError, RequestTimeoutError, SettingsError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.wire.codes import Version
 
@@ -49,6 +49,29 @@ def test_places_as_people_write_them(text: str, place: Place) -> None:
     assert parse_place(text, NOW) == place
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0001-01-01T00:00",
+        "9999-12-31T23:59:59-12:00",
+        "1969-12-31T00:00+00:00",
+        "@" + "9" * 20,
+        "@" + "9" * 5_000,
+        "9" * 19,
+        "9" * 5_000,
+        "-" + "9" * 400 + "d",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_place_that_no_number_can_hold_is_said(text: str) -> None:
+    with pytest.raises(SettingsError, match="is no place"):
+        parse_place(text, NOW)
+
+
+def test_longer_ago_than_time_is_its_begin() -> None:
+    assert parse_time("-100000d", NOW) == 0
+
+
 @pytest.mark.parametrize("text", ["", "tomorrow", "-15", "-m", "@", "1.5", "2027-13-01"])
 def test_what_is_no_place_is_said(text: str) -> None:
     with pytest.raises(SettingsError, match="is no place"):
@@ -70,6 +93,8 @@ def test_durations(text: str, ms: int) -> None:
 def test_a_duration_that_is_none() -> None:
     with pytest.raises(SettingsError, match="is no duration"):
         parse_duration_ms("soon")
+    with pytest.raises(SettingsError, match="is no duration"):
+        parse_duration_ms("9" * 400)
 
 
 @pytest.mark.parametrize(
@@ -188,3 +213,8 @@ def test_a_demo_whose_promises_do_not_hold_does_not_end_well() -> None:
     for broken in (replace(leased, lost=1), replace(leased, twice_planned=1), replace(leased, sent=11)):
         with pytest.raises(TrimtabError, match="please report"):
             _judge([fine, broken], archived=20)
+
+
+def test_a_message_that_may_be_stored_ends_like_a_server_that_did_not_answer() -> None:
+    earlier, last = RequestTimeoutError("no answer of broker-a"), TrimtabError("refused")
+    assert exit_code_of(MaybeStoredError(earlier, last)) == UNREACHABLE

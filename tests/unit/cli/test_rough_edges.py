@@ -261,6 +261,55 @@ def test_wrong_names_are_one_line_with_what_was_meant(
     assert said in told.err
 
 
+# --- wrong input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (b"topic", b"describe", b"\xff"),
+        (b"message", b"send", b"edges", b"caf\xe9"),
+        (b"group", b"lag", b"\xfe\xff"),
+    ],
+    ids=lambda args: args[0].decode(),
+)
+def test_an_argument_that_is_no_utf8_is_refused_in_one_line(nameserver: str, args: tuple[bytes, ...]) -> None:
+    done = subprocess.run([*PROGRAM, *args], capture_output=True, check=False, env=program_env(nameserver))
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), done.stderr
+    assert b"is no UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("cluster", "info", "-n", "nohost"), "'nohost' names no name server"),
+        (("topic", "create", "bad name"), "may only have letters"),
+        (("group", "reset", "TOOLS_CONSUMER", "--to", "0001-01-01T00:00"), "is no place"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_asked_wrongly_is_one_line_and_exit_code_2(
+    nameserver: str, args: tuple[str, ...], said: str
+) -> None:
+    told = run(nameserver, *args)
+    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1), told.err
+    assert said in told.err
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-inf", "1e300"])
+def test_a_timeout_that_is_no_amount_is_refused(nameserver: str, amount: str) -> None:
+    told = run(nameserver, "topic", "list", "--timeout", amount)
+    assert told.code == 2
+    assert "--timeout" in told.err
+
+
+def test_a_refusal_is_no_failure_of_the_server(nameserver: str) -> None:
+    told = run(nameserver, "topic", "create", "TBW102", "--timeout", "30")
+    assert told.code == 1
+    assert "conflict with system topic" in told.err
+    assert "log" not in told.err
+
+
 # --- completion ---------------------------------------------------------------------------------------------------
 
 
