@@ -94,16 +94,19 @@ Examples:
 )
 @_CHECKPOINT
 @click.option(
-    "--to", required=True, help="JSON: topic, broker, queue id, offset. Queues that are not named stay."
+    "--to",
+    required=True,
+    help="JSON: topic, broker, queue id, offset (0 or more). Queues that are not named stay.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(checkpoint: Path, to: str, *, dry_run: bool, yes: bool) -> None:
     """Let a stopped query go on from other offsets."""
-    from trimtab.spark.checkpoints import read_checkpoint, set_offsets
+    from trimtab.spark.checkpoints import read_checkpoint, refuse_inexact, set_offsets
     from trimtab.spark.positions import queue_numbers
 
     wanted = queue_numbers("to", to)
+    refuse_inexact(wanted)
     before: dict[MessageQueue, int] = {}
     for progress in read_checkpoint(checkpoint)[-1].sources.values():
         before |= progress.offsets

@@ -12,6 +12,7 @@ from pathlib import Path
 from trimtab.model import MessageQueue
 from trimtab.spark.offsets import CheckpointError, Progress, progress_from_json
 
+OFFSET_MAX = (1 << 63) - 1
 _LINES_BEFORE_SOURCES = 2
 
 
@@ -41,6 +42,7 @@ def set_offsets(folder: Path, offsets: Mapping[MessageQueue, int]) -> BatchOffse
 
     Batches that were not done are forgotten, so that they are not run again as they were.
     """
+    refuse_inexact(offsets)
     batches = read_checkpoint(folder)
     done = [batch for batch in batches if batch.is_done]
     if not done:
@@ -57,6 +59,16 @@ def set_offsets(folder: Path, offsets: Mapping[MessageQueue, int]) -> BatchOffse
         if batch.batch > last.batch:
             _remove(folder / "offsets", batch.batch)
     return BatchOffsets(last.batch, is_done=True, sources=sources)
+
+
+def refuse_inexact(offsets: Mapping[MessageQueue, int]) -> None:
+    """A checkpoint holds offsets as they are: -1 and -2 would be read as such, not as latest and earliest."""
+    for queue, offset in offsets.items():
+        if not 0 <= offset <= OFFSET_MAX:
+            raise CheckpointError(
+                f"{queue} cannot go on at {offset}: a checkpoint holds exact offsets from 0 on, and no words such as -1 for latest or"
+                " -2 for earliest; `trimtab topic queues` shows where queues begin and end"
+            )
 
 
 def _moved(progress: Progress, offsets: Mapping[MessageQueue, int]) -> Progress:

@@ -24,17 +24,29 @@ def resolved(
     if position.kind == "group":
         return _of_group(position, kept, committed or {})
     if position.kind in ("time", "times"):
-        found = {queue: _special(position.others, have) for queue, have in kept.items()}
+        found = {queue: special(position.others, have) for queue, have in kept.items()}
         return {**found, **(at_time or {})}
     if position.kind == "offsets":
         named = placed(option, position.queues or {}, kept)
         _refuse_unknown(option, named, kept)
-        return {queue: _special(named.get(queue, position.others), have) for queue, have in kept.items()}
+        return {queue: special(named.get(queue, position.others), have) for queue, have in kept.items()}
     number = EARLIEST if position.kind == "earliest" else LATEST
-    return {queue: _special(number, have) for queue, have in kept.items()}
+    return {queue: special(number, have) for queue, have in kept.items()}
 
 
-def _special(number: int, have: Kept) -> int:
+def times_wanted(
+    option: str, position: Position, queues: Iterable[MessageQueue], known: Collection[MessageQueue]
+) -> dict[MessageQueue, int]:
+    """The time of each queue in milliseconds, or EARLIEST or LATEST. `known` are all queues that there are: others must not be named."""
+    if position.kind == "time":
+        return dict.fromkeys(queues, position.at_ms)
+    named = placed(option, position.queues or {}, known)
+    _refuse_unknown(option, named, known)
+    return {queue: named.get(queue, position.others) for queue in queues}
+
+
+def special(number: int, have: Kept) -> int:
+    """The offset that a number means."""
     if number == EARLIEST:
         return have.first
     return have.next if number == LATEST else number
@@ -49,7 +61,7 @@ def _of_group(
     for queue, have in kept.items():
         offset = committed.get(queue)
         if offset is None:
-            offset = have.first if queue.topic in begun else _special(position.others, have)
+            offset = have.first if queue.topic in begun else special(position.others, have)
         found[queue] = offset
     return found
 
@@ -85,11 +97,20 @@ def meant_by(queue: MessageQueue, known: Iterable[MessageQueue]) -> list[Message
     return exactly or [one for one in of_topic if one.queue_id == queue.queue_id]
 
 
-def _refuse_unknown(option: str, named: Offsets, kept: Mapping[MessageQueue, Kept]) -> None:
+def _refuse_unknown(option: str, named: Offsets, known: Collection[MessageQueue]) -> None:
     for queue in named:
-        if queue not in kept:
-            there = one_of(sorted(str(known) for known in kept if known.topic == queue.topic)[:20])
+        if queue not in known:
+            there = one_of(sorted(str(other) for other in known if other.topic == queue.topic)[:20])
             raise OptionError(option, str(queue), f"queues that there are: {there or 'none of that topic'}")
+
+
+def batch_ranges(start: Offsets, end: Offsets, kept: Mapping[MessageQueue, Kept]) -> list[QueueRange]:
+    """What a batch wants to read. A beginning that no queue has come to is a range too, an empty one, to be judged as a stream's is."""
+    return [
+        QueueRange.of(queue, begin, max(begin, end[queue]))
+        for queue, begin in start.items()
+        if begin < end[queue] or begin > kept[queue].next
+    ]
 
 
 def partition_number(queue: MessageQueue) -> int:

@@ -23,17 +23,20 @@ from trimtab.spark.decisions import (
     Seen,
     Wishes,
     away_and_gone,
+    batch_ranges,
     next_step,
     placed,
     refuse_confusion,
     resolved,
+    special,
+    times_wanted,
 )
 from trimtab.spark.limits import TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
 from trimtab.spark.offsets import Offsets, Progress, QueueRange, ranges_between
 from trimtab.spark.options import SourceOptions
 from trimtab.spark.patience import Patience
-from trimtab.spark.positions import Position
+from trimtab.spark.positions import EARLIEST, LATEST, Position
 from trimtab.spark.problems import OptionError, OutageError
 from trimtab.spark.reminders import Reminders
 from trimtab.spark.samples import TOOLS_GROUP, Sampler
@@ -69,7 +72,7 @@ class Driver:
         self._initial: Progress | None = None
         self._bounds: dict[MessageQueue, int] | None = None
         self._timed: set[MessageQueue] = set()
-        """Queues with a message of the ending time or later: their bound stays."""
+        """Queues with a message of the ending time or later, or whose end was `latest`: their bound stays."""
         self._is_available_now = False
         self._committed: Offsets = {}
         self._is_introduced = False
@@ -94,10 +97,7 @@ class Driver:
         assert options.end is not None, "a batch has an end"
         start = await self._resolved(view, layout, kept, "startingOffsets", options.start)
         end = await self._resolved(view, layout, kept, "endingOffsets", options.end)
-        ranges = [
-            QueueRange.of(queue, begin, end[queue]) for queue, begin in start.items() if begin < end[queue]
-        ]
-        return split_into_tasks(self._judged(ranges, kept), options.tasks)
+        return split_into_tasks(self._judged_up_to(end, batch_ranges(start, end, kept), kept), options.tasks)
 
     # --- streams ----------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Driver:
             await self._commit(view, start.offsets)
         if self._is_available_now and self._bounds is None:
             self._refuse_to_end_unseen(start)
-        bounds = await self._find_bounds(view)
+        bounds = await self._find_bounds(view, {*self._layout.addresses, *start.offsets})
         limits = options.trigger if limited else TriggerLimits()
         seen = self._seen
         if limits.bytes_max is not None:
@@ -290,7 +290,9 @@ class Driver:
             found = Found(layout, *away_and_gone(lacking, there))
         return found
 
-    async def _find_bounds(self, view: ClusterView) -> dict[MessageQueue, int] | None:
+    async def _find_bounds(
+        self, view: ClusterView, known: Collection[MessageQueue]
+    ) -> dict[MessageQueue, int] | None:
         """Where the stream ends, if it does. A time that is still to come is looked for until a message has reached it."""
         end = self._options.end
         if end is None and not self._is_available_now:
@@ -301,7 +303,7 @@ class Driver:
             return bounds
         if end is not None:
             ends = nexts if self._bounds is None else self._unbounded(end, bounds)
-            bounds = bounds | await self._ends(view, only(self._layout, ends), end)
+            bounds = bounds | await self._ends(view, only(self._layout, ends), end, known)
         if self._is_available_now:
             bounds = {
                 queue: min(following, bounds.get(queue, following)) for queue, following in nexts.items()
@@ -319,12 +321,18 @@ class Driver:
             if queue not in bounds or (queue not in self._timed and following > bounds[queue])
         ]
 
-    async def _ends(self, view: ClusterView, layout: Layout, end: Position) -> dict[MessageQueue, int]:
+    async def _ends(
+        self, view: ClusterView, layout: Layout, end: Position, known: Collection[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """`known` are also queues that are away or gone, which may be named all the same."""
         if not layout.addresses:
             return {}
         kept = await view.kept(layout)
-        ends = await self._resolved(view, layout, kept, "endingOffsets", end)
+        ends = await self._resolved(view, layout, kept, "endingOffsets", end, known)
         self._timed |= {queue for queue, offset in ends.items() if offset < kept[queue].next}
+        if end.kind == "times":
+            wanted = times_wanted("endingOffsetsByTimestamp", end, ends, known)
+            self._timed |= {queue for queue, number in wanted.items() if number == LATEST}
         return ends
 
     async def _sizes(self, start: Progress) -> Mapping[MessageQueue, float]:
@@ -348,13 +356,14 @@ class Driver:
         kept: Mapping[MessageQueue, Kept],
         option: str,
         position: Position,
+        known: Collection[MessageQueue] | None = None,
     ) -> dict[MessageQueue, int]:
         committed = None
         if position.kind == "group":
             committed = await view.committed(layout, self._options.group or "")
         at_time = None
         if position.kind in ("time", "times"):
-            at_time = await self._at_time(view, layout, kept, option, position)
+            at_time = await self._at_time(view, layout, kept, option, position, known)
         return resolved(option, position, kept, committed, at_time)
 
     async def _at_time(
@@ -364,12 +373,11 @@ class Driver:
         kept: Mapping[MessageQueue, Kept],
         option: str,
         position: Position,
+        known: Collection[MessageQueue] | None,
     ) -> dict[MessageQueue, int]:
-        if position.kind == "time":
-            times = dict.fromkeys(layout.queues, position.at_ms)
-        else:
-            named = placed(option, position.queues or {}, layout.queues)
-            times = {queue: at_ms for queue, at_ms in named.items() if queue in layout.addresses}
+        there = layout.queues if known is None else known
+        wanted = times_wanted(f"{option}ByTimestamp", position, layout.queues, there)
+        times = {queue: at_ms for queue, at_ms in wanted.items() if at_ms not in (EARLIEST, LATEST)}
         hints = await view.hints(layout, times)
         sampler = await self._sampler()
         found = await asyncio.gather(
@@ -381,7 +389,7 @@ class Driver:
         offsets = dict(zip(times, found, strict=True))
         if option == "startingOffsets":
             self._tell_of_times_after_the_end(offsets, times, kept)
-        return offsets
+        return {queue: special(number, kept[queue]) for queue, number in wanted.items()} | offsets
 
     def _tell_of_times_after_the_end(
         self, offsets: Offsets, times: Mapping[MessageQueue, int], kept: Mapping[MessageQueue, Kept]
@@ -395,6 +403,14 @@ class Driver:
                     f"a time that {queue} has messages of; set startingOffsetsByTimestampStrategy to latest to begin at its end",
                 )  # fmt: skip
             _log.info("%s has no message of %d or later; it is read from its end on", queue, times[queue])
+
+    def _judged_up_to(
+        self, end: Offsets, ranges: list[QueueRange], kept: Mapping[MessageQueue, Kept]
+    ) -> tuple[QueueRange, ...]:
+        """A queue that is read anew because it was made anew ends where the batch wants it to."""
+        judged = self._judged(ranges, kept)
+        cut = (QueueRange.of(part.queue, part.start, min(part.end, end[part.queue])) for part in judged)
+        return tuple(part for part in cut if part.start < part.end)
 
     # --- the small things -------------------------------------------------------------------------------------
 

@@ -47,9 +47,12 @@ class LagListener(StreamingQueryListener):
             for lag in lags_of({"endOffset": source.endOffset, "latestOffset": source.latestOffset}, now_ms)
         )
         if lags:
+            before = self.lags.get(query, ())
             self.lags[query] = lags
             _log.info("%s", summary(query, lags))
             if self._gauges is not None:
+                there = {lag.queue for lag in lags}
+                self._gauges.forget(query, tuple(lag for lag in before if lag.queue not in there))
                 self._gauges.show(query, lags)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

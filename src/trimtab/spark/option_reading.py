@@ -12,6 +12,8 @@ from trimtab.wire.resources import NAME
 T = TypeVar("T")
 
 _SIZE = re.compile(r"(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?", re.IGNORECASE)
+SPAN_MS_MAX = 366 * 86_400_000
+"""Clocks and timers count no further than some centuries, and nobody waits that long."""
 _SIZE_SHIFTS = {"b": 0, "k": 10, "m": 20, "g": 30}
 
 
@@ -82,6 +84,12 @@ class OptionReader:
         span = self._parsed((name, *others), lambda text: span_ms(name, text))
         if span is not None and span < 1:
             raise OptionError(name, self.text(name, *others) or "", "a length of time of 1 ms or more")
+        if span is not None and span > SPAN_MS_MAX:
+            raise OptionError(
+                name,
+                self.text(name, *others) or "",
+                f"a length of time up to {SPAN_MS_MAX} ms, which is a year",
+            )
         return default_ms if span is None else span
 
     def names(self, *names: str) -> tuple[str, ...]:

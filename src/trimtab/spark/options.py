@@ -275,7 +275,12 @@ def _end(reader: OptionReader, *, is_stream: bool, now_ms: int, names_brokers: b
     if text := reader.text("endingTimestamp"):
         return Position("time", at_ms=time_ms("endingTimestamp", text, now_ms))
     if text := reader.text("endingOffsetsByTimestamp"):
-        return times_of("endingOffsetsByTimestamp", text, now_ms, LATEST, names_brokers=names_brokers)
+        position = times_of("endingOffsetsByTimestamp", text, now_ms, LATEST, names_brokers=names_brokers)
+        if EARLIEST in (position.queues or {}).values():
+            raise OptionError(
+                "endingOffsetsByTimestamp", text, "times, or -1 for latest: nothing ends at earliest"
+            )
+        return position
     text = reader.text("endingOffsets")
     if text is None:
         return None if is_stream else Position("latest")
@@ -311,6 +316,8 @@ def _filter(reader: OptionReader) -> Filter:
                 "sql", sql, f"a condition such as n > 3 AND region = 'eu'; here is {error}"
             ) from None
         return Filter("SQL92", sql)
+    if tag is not None and not any(part.strip() for part in tag.split("||")):
+        raise OptionError("tag", tag, "a tag, several with || between them, or * for all messages")
     return Filter("TAG", tag or "*")
 
 

@@ -22,10 +22,12 @@ EARLIEST = -2
 LATEST = -1
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)")
+_SPAN = re.compile(r"(\d{1,18})\s*(ms|s|m|h|d|w)")
 _LONG_SPAN = re.compile(
-    r"(\d+)\s*(milliseconds?|millis|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?)"
+    r"(\d{1,18})\s*(milliseconds?|millis|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?)"
 )
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 _TIME_ALLOWED = "milliseconds since 1970 (1767225600000), ISO 8601 (2026-01-01T00:00:00Z), or a span before now (-2h, -30m, -7d)"
 _QUEUES_ALLOWED = '{"topic": {"broker": {"queue id": offset}}} with -2 for earliest and -1 for latest'
 
@@ -38,7 +40,7 @@ class Position:
     at_ms: int = 0
     """The time, for `time`."""
     queues: Offsets | None = None
-    """Offsets for `offsets`, milliseconds for `times`; the queues that are not named take `others`."""
+    """Offsets for `offsets`, milliseconds (or EARLIEST, LATEST) for `times`; the queues that are not named take `others`."""
     others: int = LATEST
 
 
@@ -61,32 +63,45 @@ def position_of(
     return Position("offsets", queues=queues, others=others)
 
 
+_WORDS_AS_NUMBERS = (str(EARLIEST), str(LATEST))
+
+
 def times_of(option: str, text: str, now_ms: int, others: int, *, names_brokers: bool = True) -> Position:
     """The meaning of `startingOffsetsByTimestamp`: a time for each queue."""
 
     def at_ms(value: object) -> int:
-        return time_ms(option, str(value), now_ms)
+        text = str(value).strip()
+        return int(text) if text in _WORDS_AS_NUMBERS else time_ms(option, text, now_ms)
 
     queues = _queues(option, text, at_ms, names_brokers=names_brokers)
     return Position("times", queues=queues, others=others)
 
 
 def time_ms(option: str, text: str, now_ms: int) -> int:
-    """A moment as milliseconds since 1970."""
+    """A moment as milliseconds since 1970; what lies before that is 1970, so that no time is taken for EARLIEST or LATEST."""
     text = text.strip()
     if text.isascii() and text.isdecimal():
+        if len(text) > len(str(TIME_MS_MAX)) or int(text) > TIME_MS_MAX:
+            raise OptionError(option, text, f"milliseconds since 1970 up to {TIME_MS_MAX}, the year 9999")
         return int(text)
     if text.startswith("-"):
-        span = _span_ms(text[1:])
+        ago = text[1:].strip()
+        if ago.isdecimal():
+            raise OptionError(
+                option,
+                text,
+                f"a span with its unit: -{ago}ms, -{ago}s, -{ago}m, -{ago}h; latest and earliest are no times",
+            )
+        span = _span_ms(ago)
         if span is not None:
-            return now_ms - span
+            return max(now_ms - span, 0)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionError(option, text, _TIME_ALLOWED) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return max(int(moment.timestamp() * 1000), 0)
 
 
 def span_ms(option: str, text: str) -> int:
@@ -99,7 +114,7 @@ def span_ms(option: str, text: str) -> int:
 
 def _span_ms(text: str) -> int | None:
     text = text.strip().lower()
-    if text.isascii() and text.isdecimal():
+    if re.fullmatch("[0-9]{1,18}", text):
         return int(text)
     match = _SPAN.fullmatch(text)
     if match:

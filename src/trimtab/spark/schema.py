@@ -66,6 +66,7 @@ def projection(schema: StructType, options: SourceOptions) -> Projection:
     """Checks the schema that is to be read, be it ours or the user's."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - it needs pandas, which a driver may lack
 
+    named = source_schema(options).fieldNames()
     table = _table(options, with_headers=True)
     found = []
     for field in schema.fields:
@@ -78,6 +79,12 @@ def projection(schema: StructType, options: SourceOptions) -> Projection:
                 f"{field.name} as {one_of(kind.simpleString() for kind in allowed)}",
             )
         found.append(name)
+    if options.columns and set(found) != set(named):
+        raise OptionError(
+            "columns",
+            ",".join(options.columns),
+            f"the columns of the schema that the query gives, which are {one_of(found)}; or one of both alone",
+        )
     return Projection(options.schema_mode, tuple(found), to_arrow_schema(schema, timezone="UTC"))
 
 

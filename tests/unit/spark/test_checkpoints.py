@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from trimtab.cli.main import main
 from trimtab.model import MessageQueue
 from trimtab.spark.checkpoints import read_checkpoint, set_offsets
 from trimtab.spark.offsets import CheckpointError, Progress
@@ -51,3 +53,18 @@ def test_a_queue_that_the_query_does_not_read_is_refused(tmp_path: Path) -> None
     folder = checkpoint(tmp_path, [Progress({A: 5})], done=1)
     with pytest.raises(CheckpointError, match=r"t@broker-a:1 is not in .*the query reads t@broker-a:0"):
         set_offsets(folder, {B: 1})
+
+
+@pytest.mark.parametrize("offset", [-1, -2, 1 << 63])
+def test_a_checkpoint_takes_exact_offsets_alone(tmp_path: Path, offset: int) -> None:
+    folder = checkpoint(tmp_path, [Progress({A: 5, B: 5})], done=1)
+    with pytest.raises(CheckpointError, match=f"t@broker-a:0 cannot go on at {offset}: .* from 0 on"):
+        set_offsets(folder, {B: 1, A: offset})
+    to = json.dumps({"t": {"broker-a": {"0": offset}}})
+    for words in (["--yes"], ["--dry-run"]):
+        done = CliRunner().invoke(
+            main, ["spark", "offsets", "reset", "--checkpoint", str(folder), "--to", to, *words]
+        )
+        assert done.exit_code == 1
+        assert f"cannot go on at {offset}" in done.output
+    assert read_checkpoint(folder)[-1].sources[1].offsets == {A: 5, B: 5}

@@ -5,7 +5,16 @@ import json
 import pytest
 
 from trimtab.model import MessageQueue
-from trimtab.spark.decisions import Seen, Step, Wishes, next_step, refuse_confusion, resolved
+from trimtab.spark.decisions import (
+    Seen,
+    Step,
+    Wishes,
+    batch_ranges,
+    next_step,
+    refuse_confusion,
+    resolved,
+    times_wanted,
+)
 from trimtab.spark.lag import QueueLag, lags_of, summary
 from trimtab.spark.limits import TaskLimits, TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
@@ -49,6 +58,24 @@ def test_a_group_that_read_a_part_of_a_topic_gets_the_rest_from_its_beginning() 
 def test_an_offset_for_a_queue_that_is_not_there_is_refused() -> None:
     with pytest.raises(OptionError, match="t@broker-a:0"):
         resolved("startingOffsets", Position("offsets", queues={C: 1}), {A: Kept(0, 1)})
+
+
+def test_a_time_for_a_queue_that_is_not_there_is_refused() -> None:
+    times = Position("times", queues={A: 1_000}, others=LATEST)
+    assert times_wanted("o", times, [A, B], [A, B, C]) == {A: 1_000, B: LATEST}
+    assert times_wanted("o", times, [B], [A, B]) == {B: LATEST}, "a queue that is away may be named"
+    with pytest.raises(OptionError, match=r"'o' is 't@broker-a:0'.*queues that there are: t@broker-a:1"):
+        times_wanted("o", times, [B], [B])
+
+
+def test_a_batch_that_begins_beyond_the_end_is_judged() -> None:
+    kept = {A: Kept(0, 20), B: Kept(0, 20), C: Kept(0, 20)}
+    ranges = batch_ranges({A: 5, B: 20, C: 30}, {A: 20, B: 20, C: 20}, kept)
+    assert ranges == [QueueRange.of(A, 5, 20), QueueRange.of(C, 30, 30)]
+    with pytest.raises(DataLossError, match=r"offsets 30 to 30 were to be read, and the queue ends at 20"):
+        judge(ranges, kept, "fail")
+    assert judge(ranges, kept, "warn").ranges == (QueueRange.of(A, 5, 20),)
+    assert judge(ranges, kept, "earliest").ranges == (QueueRange.of(A, 5, 20), QueueRange.of(C, 0, 20))
 
 
 def test_the_first_batch_carries_its_beginning() -> None:

@@ -106,6 +106,20 @@ def test_single_queues_may_end_at_times() -> None:
     assert options.end.queues == {MessageQueue("t", "broker-a", 0): 1_763_290_000_000}
 
 
+def test_kafkas_words_for_latest_and_earliest_are_no_times() -> None:
+    text = '{"t": {"broker-a": {"0": -2, "1": -1, "2": "-2h", "3": "-1"}}}'
+    start = read(startingOffsetsByTimestamp=text).start
+    assert start.queues is not None
+    assert [start.queues[MessageQueue("t", "broker-a", at)] for at in range(4)] == [
+        EARLIEST, LATEST, NOW_MS - 7_200_000, LATEST,
+    ]  # fmt: skip
+    end = read(endingOffsetsByTimestamp='{"t": {"broker-a": {"0": -1}}}').end
+    assert end is not None
+    assert end.queues == {MessageQueue("t", "broker-a", 0): LATEST}
+    for long_ago in ("-9000w", "1969-12-31T23:59:59.999Z"):
+        assert read(startingTimestamp=long_ago).start.at_ms == 0, "and not -1, which is latest"
+
+
 def test_filters() -> None:
     assert read().filter == Filter("TAG", "*")
     assert read(tag="a || b").filter == Filter("TAG", "a || b")
@@ -160,6 +174,16 @@ BAD = [
     ({"startingOffsets": '{"t": {"b": {"0": "x"}}}'}, "startingOffsets", '{"t": {"b": {"0": "x"}}}', "offset"),
     ({"startingOffsets": "group"}, "startingOffsets", "group", "together with the option group"),
     ({"startingTimestamp": "yesterday"}, "startingTimestamp", "yesterday", "ISO 8601"),
+    ({"startingTimestamp": "-1"}, "startingTimestamp", "-1", "a span with its unit: -1ms, -1s, -1m, -1h; latest and earliest are no times"),
+    ({"startingTimestamp": "-90"}, "startingTimestamp", "-90", "a span with its unit"),
+    ({"startingTimestamp": "9" * 5_000}, "startingTimestamp", "9" * 5_000, "the year 9999"),
+    ({"startingTimestamp": "253402300800000"}, "startingTimestamp", "253402300800000", "up to 253402300799999"),
+    ({"endingOffsetsByTimestamp": '{"t": {"b": {"0": -2}}}'}, "endingOffsetsByTimestamp", '{"t": {"b": {"0": -2}}}', "nothing ends at earliest"),
+    ({"startingOffsetsByTimestamp": '{"t": {"b": {"0": -3}}}'}, "startingOffsetsByTimestamp", "-3", "a span with its unit"),
+    ({"requestTimeoutMs": "9" * 25}, "requestTimeoutMs", "9" * 25, "a length of time"),
+    ({"outageTimeoutMs": "400d"}, "outageTimeoutMs", "400d", "a length of time up to 31622400000 ms, which is a year"),
+    ({"tag": "||"}, "tag", "||", "a tag, several with || between them"),
+    ({"tag": " || || "}, "tag", "|| ||", "or * for all messages"),
     ({"startingTimestamp": "-2 fortnights"}, "startingTimestamp", "-2 fortnights", "-2h"),
     ({"startingTimestamp": "-1h", "startingOffsets": "earliest"}, "startingTimestamp", "-1h", "nothing beside startingOffsets"),
     ({"endingOffsets": "earliest"}, "endingOffsets", "earliest", "latest, or JSON"),

@@ -136,6 +136,11 @@ def test_projection_by_columns_and_by_schema(cluster: BlockingCluster) -> None:
         read_batch(StructType([StructField("queueId", LongType())]), **options(cluster))
     with pytest.raises(OptionError, match="'nonsense' is none of them"):
         source(**options(cluster, columns="nonsense")).schema()
+    assert len(read_batch(mine, **options(cluster, columns="queueOffset,body"))) == 10
+    with pytest.raises(OptionError, match="'nonsense' is none of them"):
+        read_batch(mine, **options(cluster, columns="nonsense"))
+    with pytest.raises(OptionError, match=r"'columns' is 'tag'.*which are body, queueOffset; or one of both"):
+        read_batch(mine, **options(cluster, columns="tag"))
     with pytest.raises(OptionError, match="each column once"):
         source(**options(cluster, columns="body,Body")).schema()
 
@@ -192,6 +197,13 @@ def test_ranges_of_a_batch(cluster: BlockingCluster) -> None:
     with pytest.raises(DataLossError, match=f"ends at {end}"):
         read_batch(**chosen, endingOffsets=place % (end + 1))
     assert len(read_batch(**chosen, endingOffsets=place % (end + 1), failOnDataLoss="warn")) == end
+    assert read_batch(**chosen, startingOffsets=place % end) == []
+    with pytest.raises(DataLossError, match=f"offsets {end + 5} to .* ends at {end}"):
+        read_batch(**chosen, startingOffsets=place % (end + 5))
+    beyond = {**chosen, "startingOffsets": place % (end + 5)}
+    assert read_batch(**beyond, failOnDataLoss="warn") == []
+    assert len(read_batch(**beyond, failOnDataLoss="earliest")) == end
+    assert len(read_batch(**beyond, failOnDataLoss="earliest", endingOffsets=place % 10)) == 10
     with pytest.raises(OptionError, match="queues that the topic has"):
         read_batch(**{**chosen, "queues": '{"orders": {"broker-a": [9]}}'})
 
@@ -211,6 +223,36 @@ def test_times_are_found_exactly(cluster: BlockingCluster) -> None:
             )
         )
     assert len(read_batch(**options(cluster, startingTimestamp="-1h"))) == 60
+
+
+def test_times_of_single_queues_name_queues_that_there_are(cluster: BlockingCluster) -> None:
+    queues = [MessageQueue("orders", "broker-a", number) for number in range(3)]
+    for queue in queues:
+        fill(cluster, numbered(10, f"{queue.queue_id}-"), queue=queue)
+    in_an_hour = int(time.time() * 1000) + 3_600_000
+    places = {"orders": {"broker-a": {"0": -2, "1": -1, "2": in_an_hour}}}
+    rows = read_batch(**options(cluster, startingOffsetsByTimestamp=json.dumps(places)))
+    assert sorted(row["body"] for row in rows) == numbered(10, "0-")
+    unknown = json.dumps({"orders": {"broker-a": {"9": 0}, "broker-z": {"0": 0}}})
+    for option in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"):
+        refusal = rf"'{option}' is 'orders@broker-a:9'.*queues that there are: orders@broker-a:0"
+        with pytest.raises(OptionError, match=refusal):
+            source(**options(cluster, **{option: unknown})).reader(
+                source(**options(cluster)).schema()
+            ).partitions()
+        with pytest.raises(OptionError, match=refusal):
+            Stream(**options(cluster, **{option: unknown})).trigger()
+
+
+def test_a_stream_ends_at_the_latest_where_a_queue_is_to_end_so(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-a", 0)
+    fill(cluster, numbered(10), queue=queue)
+    ends = '{"orders": {"broker-a": {"0": -1}}}'
+    stream = Stream(**options(cluster, startingOffsets="earliest", endingOffsetsByTimestamp=ends))
+    stream.run_until_idle()
+    fill(cluster, numbered(10, "later"), queue=queue)
+    stream.run_until_idle()
+    assert stream.bodies() == numbered(10)
 
 
 def test_topics_by_pattern_and_topics_that_are_not_there(cluster: BlockingCluster) -> None:
