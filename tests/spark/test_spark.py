@@ -303,6 +303,34 @@ def test_replays_are_found_whatever_order_a_shuffle_gives_rows(
     assert sorted(row.body for row in found) == texts(numbered(300))
 
 
+def test_a_batch_that_foreach_batch_writes_again_is_found(
+    spark: Any, cluster: BlockingCluster, tmp_path: Path
+) -> None:
+    fill(cluster, numbered(40))
+    written = 0
+
+    def write(batch: Any, _number: int) -> None:
+        nonlocal written
+        batch.select("body").write.format("rocketmq").options(
+            nameserver=cluster.nameserver, topic="out"
+        ).mode("append").save()
+        written += 1
+        if written == 1:
+            raise RuntimeError("after all was written")
+
+    def copy() -> Any:
+        return (
+            stream(spark, cluster).writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+
+    with pytest.raises(Exception, match="after all was written"):
+        copy().awaitTermination(WAIT_S)
+    assert copy().awaitTermination(WAIT_S)
+    out = read(spark, cluster, topic="out")
+    assert (out.count(), drop_replays(out).count()) == (80, 40)
+
+
 def test_two_listeners_share_what_they_show(spark: Any) -> None:
     first, second = listen(spark), listen(spark)
     for listener in (first, second):

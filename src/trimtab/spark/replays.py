@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from trimtab.errors import SettingsError
@@ -10,7 +11,9 @@ from trimtab.spark.sink_stamps import STAMP
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_IDENTITY = "__trimtab_row"
+_IDENTITY, _TURN = "__trimtab_row", "__trimtab_turn"
+STORED_ORDER = ("storeTimestamp", "topic", "brokerName", "queueId", "queueOffset")
+"""Messages of one millisecond are told apart, so that a batch that is read again keeps the same ones."""
 
 
 def without_replays(df: "DataFrame", within: str) -> "DataFrame":
@@ -27,6 +30,16 @@ def without_replays(df: "DataFrame", within: str) -> "DataFrame":
     has_stamp = f.map_contains_key("properties", STAMP)
     named = df.withColumn(_IDENTITY, f.when(has_stamp, stamped).otherwise(place))
     if not df.isStreaming:
-        return named.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
+        return first_stored(named, _IDENTITY).drop(_IDENTITY)
     late = named.withWatermark("storeTimestamp", within)
     return late.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
+
+
+def first_stored(df: "DataFrame", identity: str) -> "DataFrame":
+    """Of the rows of a batch with one identity the one that was stored first; what is left of a queue is then in the order it had.
+
+    Spark's own `dropDuplicates` keeps whichever comes first out of a shuffle.
+    """
+    order = [name for name in STORED_ORDER if name in df.columns]
+    turn = f.row_number().over(Window.partitionBy(identity).orderBy(*order))
+    return df.withColumn(_TURN, turn).where(f.col(_TURN) == 1).drop(_TURN)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,11 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """For `df.write`. A job that runs twice writes twice; a task that runs twice can be told by its stamps."""
+    """For `df.write`. A job that runs twice writes twice; a task that runs twice can be told by its stamps.
+
+    A job in `foreachBatch` has the stamps of its query's batch, so that a batch that runs twice can be told, too. Two jobs of one
+    batch share them: what tells their rows apart is what the rows hold.
+    """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -39,7 +43,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Runs in a worker."""
-        return _write(iterator, self._options, self._columns, f"{self._job}:0")
+        return _write(
+            iterator, self._options, self._columns, batch_stamp(_local_property) or f"{self._job}:0"
+        )
 
     def commit(self, messages: Any) -> None:
         """All tasks are done."""
@@ -55,11 +61,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Runs in a worker; Spark tells it the query and the batch."""
-        context = TaskContext.get()
-        query = (context and context.getLocalProperty("sql.streaming.queryId")) or "query"
-        batch = (context and context.getLocalProperty("streaming.sql.batchId")) or "0"
-        stamp = f"{query.replace('-', '')[:STAMP_DIGITS]}:{batch}"
-        return _write(iterator, self._options, self._columns, stamp)
+        return _write(iterator, self._options, self._columns, batch_stamp(_local_property) or "query:0")
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks of a batch are done."""
@@ -72,6 +74,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _log.warning(
             "batch %d failed after %d rows were written", batchId, sum(message.rows for message in done)
         )
+
+
+def batch_stamp(local_property: Callable[[str], str | None]) -> str | None:
+    """What all tasks of one batch of a stream have in common, however often it runs; None outside of streams."""
+    query, batch = local_property("sql.streaming.queryId"), local_property("streaming.sql.batchId")
+    return f"{query.replace('-', '')[:STAMP_DIGITS]}:{batch}" if query and batch else None
+
+
+def _local_property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
 
 
 def _write(

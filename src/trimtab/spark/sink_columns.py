@@ -87,6 +87,10 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
         if name is None:
             raise SinkSchemaError(f"column {field.name!r} means nothing to the sink; it takes {ACCEPTED}")
         _check_type(name, field.name, field.dataType)
+        if name in found:
+            raise SinkSchemaError(
+                f"columns {found[name]!r} and {field.name!r} mean the same: give one of them"
+            )
         found[name] = field.name
     body = _one(found, "body", "value")
     if body is None:

@@ -26,6 +26,7 @@ ROW_ID = "id:"
 """Before the id that a row brought along."""
 SHARDING_KEY = names.SHARDING_KEY
 BODY_BYTES_MAX = 4 << 20
+INT32_MAX = (1 << 31) - 1
 
 _NAME_END, _PAIR_END = b"\x01", b"\x02"
 _HEAD = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body_bytes", ">i4")])
@@ -108,6 +109,18 @@ def _pair(name: str, values: Any) -> Any:
     return pc.binary_join_element_wise(head, values.cast(pa.binary()), _NAME_END, null_handling="emit_null")
 
 
+def _without_blanks(lists: Any, values: Any) -> Any:
+    """Lists of texts without the empty ones and those that are null: one null would make all of a row null when joined."""
+    lengths = pc.fill_null(pc.binary_length(values), 0)
+    if not pc.any(pc.equal(lengths, 0)).as_py():
+        return lists.cast(pa.list_(pa.string()))
+    keep = np.asarray(lengths) > 0
+    row_of = np.repeat(np.arange(len(lists)), np.asarray(pc.fill_null(pc.list_value_length(lists), 0)))
+    counts = np.bincount(row_of[keep], minlength=len(lists))
+    borders: Any = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    return pa.ListArray.from_arrays(borders, values.filter(pa.array(keep)).cast(pa.string()))
+
+
 def _fixed(values: Any) -> Any:
     """Values of one size as they lie in memory."""
     width = values.dtype.itemsize
@@ -147,6 +160,12 @@ class _Rows:
         column = self.column(self._columns.flag)
         if column is None:
             return np.zeros(len(self._batch), np.int32)
+        if pa.types.is_int64(column.type):
+            beyond = pc.or_(pc.greater(column, INT32_MAX), pc.less(column, ~INT32_MAX))
+            self._refuse_any(
+                beyond,
+                f"has a flag that is not from {~INT32_MAX} to {INT32_MAX} in column {self._columns.flag!r}",
+            )
         return np.asarray(pc.fill_null(column.cast(pa.int32()), 0))
 
     def is_delayed(self) -> Any | None:
@@ -232,7 +251,7 @@ class _Rows:
                 raise SinkWriteError(
                     f"the key {key!r} has a space in it, which separates keys; nothing of its batch was sent"
                 )
-            column = pc.binary_join(column.cast(pa.list_(pa.string())), " ")
+            column = pc.binary_join(_without_blanks(column, keys), " ")
         elif pa.types.is_binary(column.type):
             column = column.cast(pa.string())
         self._refuse_separators(column, "keys")

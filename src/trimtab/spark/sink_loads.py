@@ -10,9 +10,10 @@ import pyarrow as pa
 from trimtab.client.routes import Route
 from trimtab.model import MessageQueue
 from trimtab.spark.options import SinkOptions
+from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_encoding import EncodedRows
 from trimtab.wire.hashing import java_hash
-from trimtab.wire.resources import RETRY_PREFIX
+from trimtab.wire.resources import NAME, RETRY_PREFIX, TOPIC_LENGTH_MAX
 
 BATCH_MESSAGES_MAX = 1_000
 """The answer holds an id for each, 33 bytes, and a header may have 256 KiB."""
@@ -47,6 +48,35 @@ def topics_of(rows: EncodedRows, options: SinkOptions) -> list[str]:
         assert options.topic is not None, "checked when the query was planned"
         return [options.topic]
     return [topic.as_py() for topic in rows.topics.unique()]
+
+
+def refuse_names(rows: EncodedRows) -> None:
+    """Topics that no broker takes: nobody has to be asked for them."""
+    if rows.topics is None:
+        return
+    for topic in rows.topics.unique().to_pylist():
+        if len(topic) > TOPIC_LENGTH_MAX or not NAME.fullmatch(topic):
+            row = rows.first_row + rows.topics.index(topic).as_py()
+            raise SinkWriteError(
+                f"row {row} of this task has the topic {topic!r}, which is no name of a topic: up to {TOPIC_LENGTH_MAX} of the"
+                " characters a-z A-Z 0-9 _ - % |; nothing of its batch was sent"
+            )
+
+
+def misplaced(rows: EncodedRows, options: SinkOptions, route_of: RouteOf) -> tuple[int, MessageQueue] | None:
+    """The first row, counted in its task, that names a queue which its topic does not have. A broker that no route names may be away."""
+    if rows.broker_names is None or rows.queue_ids is None:
+        return None
+    names, ids = rows.broker_names.to_pylist(), rows.queue_ids.to_pylist()
+    for topic, places in _by_topic(rows, options):
+        there = set(route_of(topic).writable.queues)
+        brokers = {queue.broker_name for queue in there}
+        for at in places.tolist():
+            if names[at] in brokers and ids[at] is not None:
+                queue = MessageQueue(topic, names[at], ids[at])
+                if queue not in there:
+                    return rows.first_row + at, queue
+    return None
 
 
 def _by_topic(rows: EncodedRows, options: SinkOptions) -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,7 @@ from trimtab.model import MessageQueue
 from trimtab.spark.options import SinkOptions
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_encoding import EncodedRows
-from trimtab.spark.sink_loads import Load, loads_of, topics_of
+from trimtab.spark.sink_loads import Load, loads_of, misplaced, refuse_names, topics_of
 from trimtab.spark.sink_texts import counted
 from trimtab.wire.bodies import HeartbeatData
 from trimtab.wire.codes import LanguageCode, RequestCode, Version
@@ -89,10 +89,12 @@ class RowSender:
 
     async def send(self, rows: EncodedRows) -> None:
         """Puts rows on their way; comes back when there is room for more."""
+        refuse_names(rows)
         for topic in topics_of(rows, self._options):
             route = await self._route(topic)
             if rows.has_times:
                 await self._refuse_brokers_without_timers(route)
+        await self._refuse_misplaced(rows)
         for load in loads_of(rows, self._options, self._route_now):
             await self._room.take(load.count)
             self._raise_failure()
@@ -234,6 +236,20 @@ class RowSender:
                     raise
                 _log.info("route of %s is asked for again: %s", topic, error)
             await asyncio.sleep(_ROUTE_AGAIN_S)
+
+    async def _refuse_misplaced(self, rows: EncodedRows) -> None:
+        """No broker would ever take them. The route may be older than the queue, so it is asked for once more."""
+        if (found := misplaced(rows, self._options, self._route_now)) is None:
+            return
+        await self._session.refresh_route(found[1].topic, may_create_queues=NEW_TOPIC_QUEUES)
+        if (found := misplaced(rows, self._options, self._route_now)) is None:
+            return
+        row, queue = found
+        queues = self._route_now(queue.topic).writable.queues
+        count = sum(other.broker_name == queue.broker_name for other in queues)
+        raise SinkWriteError(
+            f"row {row} of this task names {queue}, and {queue.topic} has {count} queues there, from 0 on; nothing of its batch was sent"
+        )
 
     async def _refuse_brokers_without_timers(self, route: Route) -> None:
         """A broker of 4.9 does not know the property and would deliver at once."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ from trimtab.io.clock import SystemClock
 from trimtab.spark.background import background
 from trimtab.spark.options import sink_options
 from trimtab.spark.problems import OptionError, SinkSchemaError, SinkWriteError
-from trimtab.spark.sink import StreamWriter, Written
+from trimtab.spark.sink import StreamWriter, Written, batch_stamp
 from trimtab.spark.sink_columns import SinkColumns
 from trimtab.spark.sink_encoding import encode_rows
 from trimtab.spark.sink_sending import RowSender
@@ -39,6 +40,8 @@ from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode, Version
 from trimtab.wire.commands import Command
 
 TEXT: DataType = StringType()
+SOON_S = 20
+"""Less than the time after which a route is no longer asked for."""
 
 
 @pytest.fixture
@@ -177,6 +180,45 @@ def test_a_row_without_a_body_fails_the_task_and_its_batch_is_not_sent(cluster: 
     with pytest.raises(SinkWriteError, match="row 3 of this task has no body"):
         write(cluster, schema(body=TEXT), {"body": ["a", "b"]}, {"body": ["c", None]})
     assert {row["body"] for row in rows_of(cluster)} <= {b"a", b"b"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("topic", "no such!", "row 1 of this task has the topic 'no such!'"),
+        ("queueId", 9, r"row 1 of this task names out@broker-b:9, and out has 4 queues there, from 0 on"),
+        ("queueId", -1, "row 1 of this task names out@broker-b:-1"),
+    ],
+)
+def test_a_row_that_no_broker_would_ever_take_is_not_tried_again(
+    cluster: BlockingCluster, column: str, value: object, words: str
+) -> None:
+    kinds = schema(body=TEXT, topic=TEXT, brokerName=TEXT, queueId=IntegerType())
+    row = {"body": "a", "topic": "out", "brokerName": "broker-b", "queueId": 1}
+    batch: Any = pa.RecordBatch.from_pylist([row, {**row, column: value}])
+    writer: Any = source(nameserver=cluster.nameserver, sendTimeoutMs="40s").writer(kinds, False)
+    began_s = time.monotonic()
+    with pytest.raises(SinkWriteError, match=words):
+        writer.write(iter([batch]))
+    assert time.monotonic() - began_s < SOON_S
+    assert rows_of(cluster) == []
+
+
+def test_a_queue_that_was_added_a_moment_ago_is_found(cluster: BlockingCluster) -> None:
+    kinds = schema(body=TEXT, brokerName=TEXT, queueId=IntegerType())
+    write(cluster, kinds, {"body": ["a"], "brokerName": ["broker-a"], "queueId": [0]})
+    create(cluster, "broker-a", "out", 6)
+    assert write(cluster, kinds, {"body": ["b"], "brokerName": ["broker-a"], "queueId": [5]}) == 1
+
+
+def test_a_job_in_a_batch_of_a_stream_has_that_batchs_stamps() -> None:
+    properties = {
+        "sql.streaming.queryId": "0a1b2c3d-0000-4000-8000-00000000abcd",
+        "streaming.sql.batchId": "7",
+    }
+    assert batch_stamp(properties.get) == "0a1b2c3d00004000:7"
+    assert batch_stamp(lambda _name: None) is None
+    assert batch_stamp({"sql.streaming.queryId": "q"}.get) is None
 
 
 def test_overwriting_is_refused(cluster: BlockingCluster) -> None:

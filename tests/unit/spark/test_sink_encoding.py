@@ -18,7 +18,7 @@ from trimtab.spark.options import SinkOptions, sink_options
 from trimtab.spark.problems import SinkSchemaError, SinkWriteError
 from trimtab.spark.sink_columns import SinkColumns, sink_columns
 from trimtab.spark.sink_encoding import EncodedRows, encode_rows
-from trimtab.spark.sink_loads import Load, loads_of
+from trimtab.spark.sink_loads import Load, loads_of, misplaced, refuse_names
 from trimtab.spark.sink_stamps import STAMP, Occurrences, Stamps
 from trimtab.spark.sink_texts import counted
 from trimtab.wire.batch import decode_batch
@@ -92,6 +92,19 @@ def test_a_batch_body_holds_what_the_rows_say() -> None:
         {"UNIQ_KEY": "ID1"},
         {"UNIQ_KEY": "ID2", "Grüße": "🚀"},
     ]
+
+
+def test_a_key_that_is_nothing_leaves_the_other_keys_alone() -> None:
+    keys = [["a", None, "b"], [None], None, [], ["", "c"], ["d"], ["out"]]
+    data: dict[str, Any] = {"body": ["x"] * len(keys), "k": pa.array(keys, pa.list_(pa.string()))}
+    whole = pa.RecordBatch.from_pydict(data)
+    wanted = ["a b", None, None, None, "c", "d"]
+    for first in range(6):
+        part = whole.slice(first, 6 - first)
+        rows = encode_rows(
+            part, SinkColumns(body="body", keys="k"), tag=None, stamps=None, first_row=0, ids=ids
+        )
+        assert [properties.get("KEYS") for properties in properties_of(rows)] == wanted[first:]
 
 
 def stamps_of(rows: list[dict[str, Any]], columns: SinkColumns, batch_rows: int) -> list[str]:
@@ -238,6 +251,11 @@ def test_compressed_bodies_go_alone() -> None:
         (SinkColumns(body="body", keys="k"), {"body": ["a"], "k": [["a b"]]}, "key 'a b' has a space"),
         (SinkColumns(body="body", topic="t"), {"body": ["a", "b"], "t": ["x", None]}, "row 1 of this task has no topic"),
         (
+            SinkColumns(body="body", flag="f"), {"body": ["a", "b", "c"], "f": pa.array([7, None, 1 << 31], pa.int64())},
+            "row 2 of this task has a flag that is not from -2147483648 to 2147483647 in column 'f'",
+        ),
+        (SinkColumns(body="body", flag="f"), {"body": ["a"], "f": [-(1 << 31) - 1]}, "row 0 of this task has a flag"),
+        (
             SinkColumns(body="body", properties="p"),
             {"body": ["a", "b"], "p": pa.array([[("n", "1")], [("m", "")]], pa.map_(pa.string(), pa.string()))},
             "row 1 of this task has a value of a property that is empty",
@@ -263,6 +281,8 @@ def schema(*names: str) -> StructType:
         (schema("tag"), "no column 'body'"),
         (schema("body", "colour"), "column 'colour' means nothing to the sink; it takes body"),
         (schema("body", "value"), "mean the same"),
+        (schema("body", "BODY"), "columns 'body' and 'BODY' mean the same: give one of them"),
+        (schema("body", "Tag", "tag"), "columns 'Tag' and 'tag' mean the same"),
         (schema("body", "properties"), "column 'properties' is string; it must be map<string,string>"),
         (schema("body", "brokerName"), "give both columns, or neither"),
         (StructType([StructField("body", IntegerType())]), "column 'body' is int; it must be binary, string"),
@@ -283,5 +303,30 @@ def test_a_topic_must_come_from_somewhere() -> None:
     )
 
 
+@pytest.mark.parametrize("topic", ["", "a b", "orders!", "x" * 128])
+def test_a_topic_that_no_broker_takes_is_refused_with_its_row(topic: str) -> None:
+    rows = encoded(SinkColumns(body="body", topic="t"), {"body": ["1", "2"], "t": ["s", topic]}, first_row=40)
+    with pytest.raises(SinkWriteError, match=r"row 41 of this task has the topic '.*', which is no name"):
+        refuse_names(rows)
+
+
+def test_a_row_for_a_queue_that_its_topic_does_not_have_is_found() -> None:
+    columns = SinkColumns(body="body", topic="topic", broker_name="b", queue_id="q")
+
+    def found(broker: str | None, queue_id: int | None) -> tuple[int, MessageQueue] | None:
+        places = {"b": pa.array(["b", broker]), "q": pa.array([3, queue_id], pa.int64())}
+        rows = encoded(columns, {"body": ["1", "2"], "topic": ["s", "t"], **places}, first_row=7)
+        return misplaced(rows, options(), route)
+
+    for queue_id in (4, -1, 1 << 40):
+        assert found("b", queue_id) == (8, MessageQueue("t", "b", queue_id))
+    assert found("b", 0) is None
+    assert found("c", 9) is None, "that broker may be away"
+    assert found(None, 9) is None
+    assert found("b", None) is None
+
+
 def test_flags_are_numbers() -> None:
+    data: dict[str, Any] = {"b": ["x", "y"], "f": pa.array([-(1 << 31), (1 << 31) - 1], pa.int64())}
+    assert encoded(SinkColumns(body="b", flag="f"), data).flags.tolist() == data["f"].to_pylist()
     assert np.array_equal(encoded(SinkColumns(body="b"), {"b": ["x"]}).flags, [0])
