@@ -1,16 +1,21 @@
 """Balance report and dead letters on real Spark."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
+from trimtab import blocking
+from trimtab.errors import SettingsError
 from trimtab.pipelines.balance import balance_report, latency, spans, twice
 from trimtab.pipelines.compaction import compact
-from trimtab.pipelines.letters import analysis, chosen, dead_letters, replay
+from trimtab.pipelines.letters import analysis, chosen, dead_letters, replay, retries
 from trimtab.pipelines.samples import GROUP, TOPIC, fail_some, send_orders, trace_changes
-from trimtab.pipelines.streams import archive
+from trimtab.pipelines.streams import archive, archived_hours, dedup, mirror
+from trimtab.spark import drop_replays
 from trimtab.testing import Cluster
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
@@ -141,8 +146,91 @@ def test_dead_letters_are_read_where_nobody_was_ever_traced(
         letters = dead_letters(spark, GROUP, options={"nameserver": cluster.nameserver})
         assert {(row.cause, row.state) for row in analysis(letters).collect()} == {("not traced", "dead")}
         assert "there is no topic RMQ_SYS_TRACE_TOPIC: causes are not known" in caplog.text
-        with pytest.raises(Exception, match=r"'topic' is '%DLQ%nobody'"):
-            dead_letters(spark, "nobody", options={"nameserver": cluster.nameserver}).count()
+
+
+def test_a_group_that_never_failed_has_no_letters(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Cluster() as cluster:
+        asyncio.run(send_orders(cluster.nameserver, 1))
+        options = {"nameserver": cluster.nameserver}
+        for letters in (
+            dead_letters(spark, "healthy", options=options),
+            retries(spark, "healthy", options=options),
+        ):
+            analysis(chosen(letters, "cause = 'FAILED'")).write.parquet(str(tmp_path), mode="overwrite")
+            assert spark.read.parquet(str(tmp_path)).count() == 0
+        assert "there is no topic %DLQ%healthy: nothing was ever put there" in caplog.text
+        assert replay(dead_letters(spark, "healthy", options=options), options=options) == 0
+
+
+def test_a_letter_goes_to_the_queue_of_its_key_again(spark: Any) -> None:
+    kinds = "msgId string, body string, origin string, tag string, keys array<string>, properties map<string,string>, flag int"
+    with Cluster() as cluster:
+        asyncio.run(send_orders(cluster.nameserver, 1))
+        rows = [
+            (f"m{at}", f"again {at}", TOPIC, None, None, {"__SHARDINGKEY": "user-7"}, 0) for at in range(6)
+        ]
+        rows.append(("m6", "again 6", TOPIC, None, None, {"n": "6"}, 0))
+        options = {"nameserver": cluster.nameserver}
+        assert replay(spark.createDataFrame(rows, kinds), options=options) == 7
+        found = (
+            spark.read.format("rocketmq").options(**options, topic=TOPIC).load().where("body LIKE 'again%'")
+        )
+        places = {(row.properties.get("__SHARDINGKEY"), row.queueId) for row in found.collect()}
+        assert len([key for key, _ in places if key == "user-7"]) == 1
+        assert {key for key, _ in places} == {"user-7", None}
+
+
+def test_an_empty_topic_is_archived_and_another_source_is_refused_its_checkpoint(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "archive")
+    with Cluster() as cluster, blocking.Admin(nameserver=cluster.nameserver) as admin:
+        for topic in ("empty", "bills"):
+            admin.create_topic(topic, queues=2)
+        options = {"nameserver": cluster.nameserver}
+        with pytest.raises(StreamingQueryException, match="'topic' is 'emptyy'"):
+            archive(spark, folder, options={**options, "topic": "emptyy"}).awaitTermination(WAIT_S)
+        for _ in range(2):  # the misspelt one has claimed nothing, and its own source may go on
+            assert archive(spark, folder, options={**options, "topic": "empty"}).awaitTermination(WAIT_S)
+            assert archived_hours(spark, folder) == []
+        with pytest.raises(
+            SettingsError, match=r"_checkpoint was made for empty at .*, and this is bills at"
+        ):
+            archive(spark, folder, options={**options, "topic": "bills"})
+        mirrored, copies = {**options, "topic": "empty"}, {**options, "topic": "copies"}
+        place = str(tmp_path / "mirror")
+        assert mirror(spark, source=mirrored, sink=copies, checkpoint=place).awaitTermination(WAIT_S)
+        with pytest.raises(SettingsError, match=r"was made for copies at .*, and this is bills at"):
+            mirror(spark, source=mirrored, sink={**options, "topic": "bills"}, checkpoint=place)
+
+
+def test_of_messages_that_are_the_same_the_first_that_was_stored_is_kept(spark: Any) -> None:
+    kinds = (
+        "msgId string, keys array<string>, properties map<string,string>, storeTimestamp timestamp, topic string, brokerName string,"
+        " queueId int, queueOffset bigint"
+    )
+    order = [5, 3, 0, 7, 1, 6, 4, 2]
+    rows = [
+        (
+            f"m{at}",
+            ["k"],
+            {"SPARK_ROW": "q:1:0:x"},
+            datetime(2026, 1, 1, 0, 0, at // 2, tzinfo=UTC),
+            "t",
+            "a",
+            0,
+            at,
+        )
+        for at in order
+    ]
+    df = spark.createDataFrame(rows, kinds).repartition(4)
+    assert [row.msgId for row in dedup(df).collect()] == ["m0"]
+    assert [row.msgId for row in drop_replays(df).collect()] == ["m0"]
+    assert [row.msgId for row in drop_replays(df.drop("storeTimestamp")).collect()] == ["m0"]
+    with pytest.raises(SettingsError, match="needs the columns storeTimestamp, queueOffset as well"):
+        dedup(df.drop("storeTimestamp", "queueOffset"))
 
 
 def test_an_archive_of_many_files_becomes_one_of_few(spark: Any, tmp_path: Path) -> None:
@@ -151,6 +239,7 @@ def test_an_archive_of_many_files_becomes_one_of_few(spark: Any, tmp_path: Path)
         asyncio.run(send_orders(cluster.nameserver, 20))
         options = {"nameserver": cluster.nameserver, "topic": TOPIC, "maxOffsetsPerTrigger": "8"}
         assert archive(spark, small, options=options).awaitTermination(WAIT_S)
+    assert sum(messages for _, _, messages in archived_hours(spark, small)) == 22
     for _ in range(2):
         done = compact(spark, small, large)
         assert done.rows == spark.read.parquet(large).count() == 22

@@ -42,7 +42,7 @@ async def archive_topics(nameserver: str, topics: list[str], folder: Path, scree
     rows = int(found["rows"])
     screen.say(
         f"{rows:,} messages of {' and '.join(topics)} are Parquet files now, with {found['ids']:,} different ids:"
-        f" [bold]{folder / 'archive'}[/bold]"
+        f" [bold]{found['archive']}[/bold]"
     )
     screen.say(
         f"balance-report made a page of {found['deliveries']:,} traced deliveries, {found['moves']:,} moves of queues among"
@@ -75,6 +75,7 @@ async def _said_by_spark(nameserver: str, topics: list[str], folder: Path) -> by
 
 def archive_and_report(nameserver: str, topics: str, folder: str) -> dict[str, int | str]:
     """In the other process: what is there now, once."""
+    from trimtab.cli.pipeline import free_folder
     from trimtab.pipelines.balance import balance_report
     from trimtab.pipelines.streams import archive
     from trimtab.spark import session
@@ -82,13 +83,15 @@ def archive_and_report(nameserver: str, topics: str, folder: str) -> dict[str, i
     spark = session("local[2]", app="trimtab-demo")
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        archived = f"{folder}/archive"
+        # Every demo is a cluster of its own, which cannot go on with the archive of another one.
+        archived = str(free_folder(Path(folder) / "archive"))
         archive(spark, archived, options={"nameserver": nameserver, "topic": topics}).awaitTermination()
         rows = spark.read.parquet(archived)
         report = balance_report(
             spark, f"{folder}/balance", options={"nameserver": nameserver}, topics=tuple(topics.split(","))
         )
         return {
+            "archive": archived,
             "rows": rows.count(),
             "ids": rows.select("msgId").distinct().count(),
             "deliveries": spark.read.parquet(f"{folder}/balance/deliveries.parquet").count(),

@@ -1,6 +1,8 @@
 """`trimtab pipeline`: ready pipelines on Spark, on a cluster of yours or on messages made for the purpose."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from itertools import chain, count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,6 +10,7 @@ import click
 from trimtab.cli.pipeline_job import Job, job
 from trimtab.cli.printing import print_json, print_table
 from trimtab.cli.suggesting import Suggesting
+from trimtab.errors import TrimtabError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,26 +113,22 @@ def archive(
     run: Job, topic: str, every: str | None, compact_into: str | None, compact_until: str | None
 ) -> None:
     """A topic as Parquet by date and hour, each message once."""
+    run = _with_fresh_folder(run)
     with run.cluster(_orders) as options, run.spark() as spark:
         from trimtab.pipelines.compaction import compact
         from trimtab.pipelines.streams import archive as start
+        from trimtab.pipelines.streams import archived_hours
 
         run.say(f"reading {topic}")
         start(spark, str(run.folder), options={**options, "topic": topic}, every=every).awaitTermination()
-        rows = (
-            spark.read.parquet(str(run.folder))
-            .groupBy("date", "hour")
-            .count()
-            .orderBy("date", "hour")
-            .collect()
-        )
-        if compact_into is not None:
+        rows = archived_hours(spark, str(run.folder))
+        if compact_into is not None and rows:
             run.say("making few files of many")
             done = compact(spark, str(run.folder), compact_into, until=compact_until)
             run.say(
                 f"{done.files_before} files of {done.hours} hours are {done.files_after} files in {compact_into} now"
             )
-    run.finish(("date", "hour", "messages"), [(str(row[0]), row[1], row[2]) for row in rows], run.folder)
+    run.finish(("date", "hour", "messages"), rows, run.folder)
 
 
 @pipeline.command(
@@ -215,6 +214,7 @@ Examples:
 @job("mirror")
 def mirror(run: Job, topic: str, every: str | None, to_topic: str | None, to_nameserver: str | None) -> None:
     """A topic into another one, of this cluster or another; order by key stays."""
+    run = _with_fresh_folder(run)
     with run.cluster(_orders) as options, run.spark() as spark:
         from trimtab.pipelines.streams import mirror as start
 
@@ -325,6 +325,29 @@ def sweep(
         given = {name: value for name, value in world.items() if value is not None}
         rows = play(spark, run.folder, scenarios=scenarios, ways=chosen, seeds=seeds, world=given)
     run.finish(TITLES, rows, run.folder / PAGE, run.folder)
+
+
+def _with_fresh_folder(run: Job) -> Job:
+    """A sample is a new cluster in every run: it cannot go on with the checkpoint of another one."""
+    if run.nameserver is not None or not is_taken(run.folder):
+        return run
+    if run.folder != Path(f"trimtab-{run.name}").absolute():
+        raise TrimtabError(
+            f"{run.folder} is not empty, and a sample run begins anew: choose another folder with --out, or name a cluster with"
+            " --nameserver"
+        )
+    return replace(run, folder=free_folder(run.folder))
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether something lies in a folder."""
+    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+
+
+def free_folder(folder: Path) -> Path:
+    """The folder, or the first of those named after it, with nothing in it: `trimtab-archive-2`."""
+    later = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(free for free in chain((folder,), later) if not is_taken(free))
 
 
 def _kept(run: Job, df: "DataFrame") -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.pipelines.balance import TRACE_TOPIC, trace_rows
+from trimtab.spark.sink_encoding import SHARDING_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +26,11 @@ UNTOLD = "not traced"
 def dead_letters(
     spark: "SparkSession", group: str, *, options: Mapping[str, str], with_trace: bool = True
 ) -> "DataFrame":
-    """Dead letters and waiting retries of a group: the source's columns, and `state`, `origin` and `cause`."""
-    found = spark.read.format("rocketmq").options(**options, topic=f"{DEAD}{group}").load()
+    """Dead letters and waiting retries of a group: the source's columns, and `state`, `origin` and `cause`.
+
+    None where no letter of the group was ever dead: its topic is made by the first.
+    """
+    found = _read(spark, f"{DEAD}{group}", options)
     return _told(spark, found.withColumn("state", f.lit("dead")), group, options, with_trace=with_trace)
 
 
@@ -34,8 +38,27 @@ def retries(
     spark: "SparkSession", group: str, *, options: Mapping[str, str], with_trace: bool = True
 ) -> "DataFrame":
     """What a group asked to get again, tried by now or not, with the same columns."""
-    found = spark.read.format("rocketmq").options(**options, topic=f"{RETRY}{group}").load()
+    found = _read(spark, f"{RETRY}{group}", options)
     return _told(spark, found.withColumn("state", f.lit("retry")), group, options, with_trace=with_trace)
+
+
+def _read(spark: "SparkSession", topic: str, options: Mapping[str, str]) -> "DataFrame":
+    found = spark.read.format("rocketmq").options(**options, topic=topic).load()
+    if _is_there(found, topic):
+        return found
+    _log.warning("there is no topic %s: nothing was ever put there, or the group has another name", topic)
+    return spark.createDataFrame([], found.schema)
+
+
+def _is_there(df: "DataFrame", topic: str) -> bool:
+    """Brokers make topics such as these with the first message."""
+    try:
+        df.isEmpty()
+    except PySparkException as error:
+        if f"option 'topic' is '{topic}'" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _told(
@@ -54,14 +77,10 @@ def _told(
 def _traces(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame | None":
     """None where nobody was ever traced: the topic is made by the first trace."""
     traces = trace_rows(spark, options)
-    try:
-        traces.isEmpty()
-    except PySparkException as error:
-        if f"option 'topic' is '{TRACE_TOPIC}'" not in str(error):
-            raise
-        _log.warning("there is no topic %s: causes are not known; trace consumers to have them", TRACE_TOPIC)
-        return None
-    return traces
+    if _is_there(traces, TRACE_TOPIC):
+        return traces
+    _log.warning("there is no topic %s: causes are not known; trace consumers to have them", TRACE_TOPIC)
+    return None
 
 
 def _quoted(text: str) -> str:
@@ -96,7 +115,8 @@ def replay(letters: "DataFrame", *, options: Mapping[str, str]) -> int:
 
     `options` are those of the sink.
     """
-    rows = letters.select("body", f.col("origin").alias("topic"), "tag", "keys", "properties", "flag")
+    key = f.element_at("properties", SHARDING_KEY).alias("shardingKey")
+    rows = letters.select("body", f.col("origin").alias("topic"), "tag", "keys", "properties", "flag", key)
     lost = letters.where("origin LIKE '\\%%'").limit(1).collect()
     if lost:
         raise TrimtabError(

@@ -1,5 +1,6 @@
 """Ready streams and tables on topics. Each is a function over a Spark session or a DataFrame, and can be a part of something larger."""
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -8,6 +9,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType
 
 from trimtab.errors import SettingsError
+from trimtab.pipelines.belonging import Identity, claim, identity_of
+from trimtab.spark.replays import STORED_ORDER, first_stored
 from trimtab.spark.sink_encoding import SHARDING_KEY
 
 if TYPE_CHECKING:
@@ -30,8 +33,10 @@ def archive(
     """A topic as Parquet files by date and hour of storing, each message once in them.
 
     Without `every` it takes what is there and ends; with `every` ("10 minutes") it goes on. `options` are those of the
-    source; it begins at the earliest message unless they say otherwise.
+    source; it begins at the earliest message unless they say otherwise. A checkpoint that was made for another source is refused.
     """
+    place = checkpoint or f"{folder}/_checkpoint"
+    claim(spark, place, {"source": _identity(options)})
     stored = f.col("storeTimestamp")
     df = _stream(spark, options)
     dated = df.withColumn("date", f.to_date(stored)).withColumn("hour", f.hour(stored))
@@ -39,11 +44,19 @@ def archive(
         dated.writeStream.format("parquet")
         .partitionBy("date", "hour")
         .option("maxRecordsPerFile", records_per_file_max)
-        .option("checkpointLocation", checkpoint or f"{folder}/_checkpoint")
+        .option("checkpointLocation", place)
     )
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": every}
     query: StreamingQuery = writer.trigger(**trigger).start(folder)
     return query
+
+
+def archived_hours(spark: "SparkSession", folder: str) -> list[tuple[str, int, int]]:
+    """Date, hour and number of messages of each hour in an archive; none where no message was."""
+    # With a schema, because Spark finds none in a folder without files.
+    rows = spark.read.schema("date date, hour int").parquet(folder)
+    hours = rows.groupBy("date", "hour").count().orderBy("date", "hour").collect()
+    return [(str(row[0]), row[1], row[2]) for row in hours]
 
 
 def backfill(
@@ -57,19 +70,25 @@ def backfill(
 
 
 def dedup(df: "DataFrame", *, by: str = "keys", within: str = "1 hour") -> "DataFrame":
-    """Of messages with the same keys the first that comes; a stream remembers them for as long as `within`.
+    """Of messages with the same keys the first.
+
+    In a batch that is the one that was stored first. A stream keeps the first that comes to it, which is the first stored of a
+    queue, but not always of several queues; it remembers what came for as long as `within`.
 
     A message without keys, or without a value in `by`, is like no other: it is known by its id.
     """
-    if "msgId" not in df.columns:
-        raise SettingsError("dedup needs the column msgId as well; read it, and drop it afterwards")
+    needed = ("msgId",) if df.isStreaming else ("msgId", *STORED_ORDER)
+    if missing := [name for name in needed if name not in df.columns]:
+        raise SettingsError(
+            f"dedup needs the columns {', '.join(missing)} as well; read them, and drop them afterwards"
+        )
     column = f.col(by)
     is_list = isinstance(df.schema[by].dataType, ArrayType)
     has_value = f.size(column) > 0 if is_list else column.isNotNull() & (column.cast("string") != "")
     value = f.to_json(f.struct(column))
     named = df.withColumn(_IDENTITY, f.when(has_value, value).otherwise(f.concat(f.lit("id:"), "msgId")))
     if not df.isStreaming:
-        return named.dropDuplicates([_IDENTITY]).drop(_IDENTITY)
+        return first_stored(named, _IDENTITY).drop(_IDENTITY)
     late = named.withWatermark("storeTimestamp", within)
     return late.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
 
@@ -104,8 +123,9 @@ def mirror(
 
     A queue is read by one task at a time. Messages with a sharding key go to the queue of their key, those without one all to one
     queue for each that they come from. A batch that is run again writes its messages again: `trimtab.spark.drop_replays` leaves
-    those out, in whichever task they are.
+    those out, in whichever task they are. A checkpoint that was made for another source or another sink is refused.
     """
+    claim(spark, checkpoint, {"source": _identity(source), "sink": _identity(sink)})
     df = _stream(spark, {"splitQueues": "false", **source})
     queue = f.concat_ws("@", "topic", "brokerName")
     place = f.concat_ws(":", f.lit(_cluster_name(source)), queue, "queueId", "queueOffset")
@@ -124,6 +144,10 @@ def mirror(
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": every}
     query: StreamingQuery = writer.trigger(**trigger).start()
     return query
+
+
+def _identity(options: Mapping[str, str]) -> Identity:
+    return identity_of(options, os.environ.get("NAMESRV_ADDR"))
 
 
 def _cluster_name(source: Mapping[str, str]) -> str:

@@ -1,11 +1,13 @@
 """`trimtab pipeline` as far as it goes without Spark."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from trimtab.cli.main import main
+from trimtab.cli.pipeline import free_folder, is_taken
 from trimtab.cli.pipeline_job import Job, _reason
 
 
@@ -60,8 +62,6 @@ def test_an_error_of_spark_is_cut_down_to_its_reason() -> None:
 
 
 def test_a_sink_takes_of_the_sources_options_what_is_about_the_connection() -> None:
-    from pathlib import Path
-
     job = Job(
         name="mirror", nameserver="h:1", master="local", remote=None, folder=Path(), extra={}, extra_sink={"batchBytes": "64k"},
         as_json=False,
@@ -73,3 +73,22 @@ def test_a_sink_takes_of_the_sources_options_what_is_about_the_connection() -> N
         "startingOffsets": "latest",
     }
     assert job.sink(source) == {"nameserver": "h:1", "ACCESSKEY": "me", "batchBytes": "64k"}
+
+
+def test_a_sample_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "trimtab-archive"
+    assert free_folder(folder) == folder
+    folder.mkdir()
+    assert free_folder(folder) == folder, "nothing lies in it"
+    (folder / "_checkpoint").mkdir()
+    (tmp_path / "trimtab-archive-2").write_text("a file")
+    assert is_taken(folder)
+    assert free_folder(folder) == tmp_path / "trimtab-archive-3"
+
+
+@pytest.mark.parametrize("name", ["archive", "mirror"])
+def test_a_sample_run_does_not_go_on_with_what_lies_in_a_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "of-yesterday").touch()
+    code, said = run(name, "--out", str(tmp_path))
+    assert code == 1
+    assert f"{tmp_path} is not empty, and a sample run begins anew: choose another folder" in said
