@@ -168,9 +168,8 @@ class Producer:
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        async with (
-            AsyncExitStack() as rest
-        ):  # from the last line to the first, each whatever became of those before it
+        # From the last line to the first, each whatever became of those before it.
+        async with AsyncExitStack() as rest:
             rest.push_async_callback(release_session, self._session, producer_group=self._wire_group)
             rest.push_async_callback(self._lanes.close)
             rest.push_async_callback(self._requests.close)
