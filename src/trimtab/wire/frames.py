@@ -21,6 +21,9 @@ HEADER_BYTES_MAX = 256 << 10
 JSON_HEADER = 0
 BINARY_HEADER = 1
 
+_PIECE_BYTES_MIN = 16 << 10
+"""A piece of a frame that is kept as it came."""
+
 _LENGTHS = struct.Struct(">II")
 _pack_lengths = _LENGTHS.pack
 _unpack_lengths = _LENGTHS.unpack_from
@@ -37,34 +40,35 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameDecoder:
     """Bytes in, frames out. After a `ProtocolError` the stream is finished and every further call raises it again."""
 
-    __slots__ = ("_error", "_frame_bytes_max", "_header_bytes_max", "_needed", "_pending")
+    __slots__ = ("_error", "_frame_bytes_max", "_header_bytes_max", "_kept", "_needed", "_pieces")
 
     def __init__(
         self, *, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX
     ) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
-        self._pending = bytearray()
-        self._needed = 4
+        self._pieces: list[bytes | bytearray] = []
+        self._kept = 0
+        self._needed = _LENGTHS.size
         self._error: ProtocolError | None = None
 
     @property
     def pending_bytes(self) -> int:
         """How much of an unfinished frame is kept."""
-        return len(self._pending)
+        return self._kept
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Every frame that these bytes complete. Exhaust the iterator before feeding again."""
         if self._error is not None:
             raise self._error
         at = 0
-        if self._pending:
+        if self._kept:
             at = self._fill_up(data)
-            if len(self._pending) < self._needed:
+            if self._kept < self._needed:
                 return
-            yield self._pending_frame()
+            yield self._finished()
         end = len(data)
-        self._needed = 4
+        self._needed = _LENGTHS.size
         length_max, header_bytes_max = self._frame_bytes_max - 4, self._header_bytes_max
         while end - at >= 8:
             length, mark = _unpack_lengths(data, at)
@@ -81,31 +85,48 @@ class FrameDecoder:
         else:
             if end - at >= 4:
                 self._judge(int.from_bytes(data[at : at + 4], "big"), header_length=0)
-                self._needed = 8
         if at < end:
-            self._pending += data[at:]
+            self._keep(data[at:])
 
     def _fill_up(self, data: bytes) -> int:
         """Takes what the frame at hand lacks, so that no byte behind it is moved once more; how much that was."""
-        pending, at = self._pending, 0
-        while (missing := self._needed - len(pending)) > 0 and at < len(data):
-            pending += data[at : at + missing]
-            at += missing
-            if len(pending) >= 8:
-                length, mark = _unpack_lengths(pending)
+        at = 0
+        if self._kept < _LENGTHS.size:
+            at = min(_LENGTHS.size - self._kept, len(data))
+            begun = b"".join((*self._pieces, data[:at]))
+            self._pieces, self._kept = [begun], len(begun)
+            if len(begun) == _LENGTHS.size:
+                length, mark = _unpack_lengths(begun)
                 self._judge(length, mark & 0xFFFFFF)
                 self._needed = 4 + length
-            elif len(pending) >= 4:
-                self._judge(int.from_bytes(pending[:4], "big"), header_length=0)
-                self._needed = 8
-        return min(at, len(data))
+            elif len(begun) >= 4:
+                self._judge(int.from_bytes(begun[:4], "big"), header_length=0)
+        piece = data[at : at + self._needed - self._kept]
+        if piece:
+            self._keep(piece)
+        return at + len(piece)
 
-    def _pending_frame(self) -> Frame:
-        data = bytes(self._pending)
-        self._pending.clear()
-        _, mark = _unpack_lengths(data)
+    def _keep(self, piece: bytes) -> None:
+        """Pieces are copied once, when the frame is whole. Small ones share a buffer: a peer that sends byte by byte must not cost an object for each."""
+        self._kept += len(piece)
+        pieces = self._pieces
+        if len(piece) >= _PIECE_BYTES_MIN or not pieces:
+            pieces.append(piece)
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += piece
+        else:
+            pieces.append(bytearray(piece))
+
+    def _finished(self) -> Frame:
+        pieces, self._pieces, self._kept = self._pieces, [], 0
+        first = pieces[0]
+        _, mark = _unpack_lengths(first)
         body_at = 8 + (mark & 0xFFFFFF)
-        return Frame(mark >> 24, data[8:body_at], data[body_at:])
+        if body_at > len(first):
+            first, *pieces = [b"".join(pieces)]
+        else:
+            del pieces[0]
+        return Frame(mark >> 24, bytes(first[8:body_at]), b"".join((memoryview(first)[body_at:], *pieces)))
 
     def _judge(self, length: int, header_length: int) -> None:
         if not 4 <= length <= self._frame_bytes_max - 4:
@@ -116,7 +137,7 @@ class FrameDecoder:
             raise self._fail(f"header length {header_length} exceeds {self._header_bytes_max}")
 
     def _fail(self, text: str) -> ProtocolError:
-        self._pending.clear()
+        self._pieces, self._kept = [], 0
         self._error = ProtocolError(text)
         return self._error
 
