@@ -86,7 +86,7 @@ def _run(shell: Shell, load: "SendLoad", policy: str, *, batching: bool) -> "Sen
         await _make_topic(shell, load.topic)
         async with Producer("trimtab-bench", sending=sending, **shell.target.options()) as producer:
             with progress_bar("sending", load.messages, is_quiet=shell.as_json) as advance:
-                return await run_send_load(producer, load, progress=advance)
+                return await run_send_load(producer, load, progress=None if shell.as_json else advance)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(run())

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from time import monotonic
 
 from trimtab.cli.moments import rate_text
+
+MOVES_S = 0.05
+"""A bar moves no more often: it takes a lock each time, and its terminal is painted ten times a second."""
 
 
 @contextmanager
@@ -26,6 +31,9 @@ def progress_bar(what: str, total: int | None, *, is_quiet: bool = False) -> Ite
             return Text(rate_text(task.finished_speed or task.speed))
 
     console = Console(stderr=True)
+    if is_quiet or not console.is_terminal:
+        yield _tell_nobody
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,8 +41,24 @@ def progress_bar(what: str, total: int | None, *, is_quiet: bool = False) -> Ite
         Rate(),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=is_quiet or not console.is_terminal
-    ) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda more: bar.advance(task, more)
+        yield _now_and_then(partial(bar.advance, task))
+
+
+def _tell_nobody(_more: int) -> None:
+    return None
+
+
+def _now_and_then(advance: Callable[[int], None]) -> Callable[[int], None]:
+    untold, told_at = 0, -MOVES_S
+
+    def more_done(more: int) -> None:
+        nonlocal untold, told_at
+        untold += more
+        now = monotonic()
+        if now - told_at >= MOVES_S:
+            advance(untold)
+            untold, told_at = 0, now
+
+    return more_done
