@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from time import monotonic
 
 from trimtab.cli.moments import rate_text
 
@@ -43,22 +42,22 @@ def progress_bar(what: str, total: int | None, *, is_quiet: bool = False) -> Ite
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield _now_and_then(partial(bar.advance, task))
+        yield _now_and_then(partial(bar.advance, task), bar.get_time)
 
 
 def _tell_nobody(_more: int) -> None:
     return None
 
 
-def _now_and_then(advance: Callable[[int], None]) -> Callable[[int], None]:
-    untold, told_at = 0, -MOVES_S
+def _now_and_then(advance: Callable[[int], None], time_s: Callable[[], float]) -> Callable[[int], None]:
+    untold, told_s = 0, time_s() - MOVES_S
 
     def more_done(more: int) -> None:
-        nonlocal untold, told_at
+        nonlocal untold, told_s
         untold += more
-        now = monotonic()
-        if now - told_at >= MOVES_S:
+        now_s = time_s()
+        if now_s - told_s >= MOVES_S:
             advance(untold)
-            untold, told_at = 0, now
+            untold, told_s = 0, now_s
 
     return more_done
