@@ -18,7 +18,7 @@ from trimtab.errors import (
 )
 from trimtab.wire.codes import RESPONSE_FLAG
 from trimtab.wire.commands import Command, decode_command, encode_command
-from trimtab.wire.frames import FrameDecoder
+from trimtab.wire.frames import FRAME_BYTES_MAX, FrameDecoder
 
 CONNECT_S_MAX = 3.0
 UNANSWERED_MAX = 65_535
@@ -63,7 +63,8 @@ class PeerConnection(asyncio.Protocol):
         """When anything came last, in the loop's time."""
         self._on_request = on_request
         self._on_lost = on_lost
-        self._decoder = FrameDecoder()
+        # The answer to a batch has the ids of all its messages in its header: tens of thousands fit one batch.
+        self._decoder = FrameDecoder(header_bytes_max=FRAME_BYTES_MAX)
         self._waiting: dict[int, Taker] = {}
         self._silent_s_max = silent_s_max
         self._silent_since: float | None = None  # the first request since something last came

@@ -138,6 +138,19 @@ def test_an_explicit_batch_lies_together_with_a_receipt_for_each() -> None:
     play(scenario, brokers=2)
 
 
+def test_a_batch_of_very_many_messages_is_stored_once_and_has_a_receipt_for_each() -> None:
+    async def scenario() -> None:
+        async with (
+            Cluster(brokers=1) as cluster,
+            Producer("pg", nameserver=cluster.nameserver, timeouts=LONG) as producer,
+        ):
+            receipts = await producer.send_batch([Message("T", b"x")] * 10_000)
+            assert [receipt.queue_offset for receipt in receipts] == list(range(10_000))
+            assert len({receipt.offset_message_id for receipt in receipts}) == 10_000
+
+    asyncio.run(scenario())
+
+
 def test_a_batch_that_is_too_large_is_refused_or_split() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         async with sends(cluster, sending=Sending(message_bytes_max=10_000)) as producer:
