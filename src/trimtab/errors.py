@@ -171,6 +171,8 @@ class JavaNotFoundError(TrimtabError):
 RESPONSE_ERRORS: dict[int, type["ResponseError"]] = {}
 ACL_REFUSAL = "AclException"
 """Brokers of 4.9 say so in the remark of a system error when the access control refuses."""
+SIZE_REFUSAL = "size exceeded"
+"""Apache's brokers say so in the remark of a system error when a batch is too long as it would be stored; nothing of it is."""
 
 
 class ResponseError(TrimtabError):
@@ -466,4 +468,6 @@ def error_from_response(code: int, *, asked: str, peer: str, remark: str = "") -
     """The exception for a response code; a code nobody knows becomes `UnknownResponseError`."""
     if code == SystemFailureError.code and ACL_REFUSAL in remark:
         return NoPermissionError(asked=asked, peer=peer, remark=remark, code=code)
+    if code == SystemFailureError.code and SIZE_REFUSAL in remark:
+        return MessageIllegalError(asked=asked, peer=peer, remark=remark, code=code)
     return RESPONSE_ERRORS.get(code, UnknownResponseError)(asked=asked, peer=peer, remark=remark, code=code)

@@ -99,6 +99,8 @@ class Lane:
     route: Route
     address: str
     frames: SendFrames
+    load_bytes_max: int
+    """Of several messages that leave together: less than was asked for after a broker refused a longer load."""
     waiting: deque[Parcel] = field(default_factory=deque)
     is_in_order: bool = True
     """Whether those that wait have ascending deadlines. A second try, or one of several tries, has less time than a newcomer."""
@@ -115,6 +117,12 @@ class Lane:
         elif parcel.deadline < waiting[-1].deadline:
             self.is_in_order = False
         waiting.append(parcel)
+
+    def put_back(self, load: Iterable[Parcel], bytes_max: int) -> None:
+        """A load that was not stored leaves again, in shorter loads, before those that came after it; without those whom nobody waits for."""
+        self.load_bytes_max = bytes_max
+        self.waiting.extendleft(reversed([parcel for parcel in load if parcel.is_waited_for]))
+        self.is_in_order = False
 
     def withdraw(self, parcel: Parcel) -> None:
         """It never leaves, if it has not left. It is taken out with others, so that a thousand of them are not looked for one by one."""
@@ -170,6 +178,11 @@ def next_load(waiting: deque[Parcel], messages_max: int, bytes_max: int) -> list
         for _ in range(seen):
             waiting.popleft()
     return load
+
+
+def load_bytes(load: Iterable[Parcel]) -> int:
+    """How long a load is as one batch."""
+    return sum([ENTRY_BYTES_MIN + len(parcel.body) + len(parcel.properties) for parcel in load])
 
 
 def receipts_of(

@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine
 from typing import Literal
 
 from trimtab.balance.pick import Policy
-from trimtab.client.lanes import Lane, Parcel, extend, next_load, overdue, receipts_of
+from trimtab.client.lanes import Lane, Parcel, extend, load_bytes, next_load, overdue, receipts_of
 from trimtab.client.producer_places import shown
-from trimtab.client.producer_refusals import may_be_tried_again
+from trimtab.client.producer_refusals import may_be_tried_again, may_go_in_smaller_loads
 from trimtab.client.producer_trips import Trip, waited_in_vain
 from trimtab.client.producer_watch import Watch
 from trimtab.client.routes import Route
@@ -23,6 +23,7 @@ from trimtab.client.session import Session
 from trimtab.errors import (
     ClosedError,
     InvalidMessageError,
+    MessageIllegalError,
     NoRouteError,
     NotSentError,
     ProtocolError,
@@ -146,7 +147,9 @@ class Lanes:
         )
         if len(self._lanes) >= LANES_MAX:
             self._forget_idle_lanes()
-        lane = self._lanes[queue] = Lane(queue, shown(self._namespace, queue), route, address, frames)
+        lane = self._lanes[queue] = Lane(
+            queue, shown(self._namespace, queue), route, address, frames, self._sending.batch_bytes_max
+        )
         return lane
 
     def _forget_idle_lanes(self) -> None:
@@ -164,7 +167,7 @@ class Lanes:
     def _next_load(self, lane: Lane, *, flush: _Flush) -> PeerConnection | None:
         for parcel in overdue(lane, self._loop.time()):
             parcel.done(waited_in_vain(lane))
-        load = next_load(lane.waiting, self._sending.batch_messages_max, self._sending.batch_bytes_max)
+        load = next_load(lane.waiting, self._sending.batch_messages_max, lane.load_bytes_max)
         if not load:
             lane.is_busy = False
             return None
@@ -343,6 +346,14 @@ class Lanes:
         error = error_from_response(
             answer.code, asked=f"send to {lane.queue}", peer=lane.address, remark=answer.remark or ""
         )
+        if len(load) > 1 and may_go_in_smaller_loads(error):
+            # Whatever is wrong, it is the load that was made of them: its broker is well, and most of them may be.
+            self._policy.ended(lane.queue.broker_name, latency_ms, now_ms, failed=False)
+            lane.put_back(load, load_bytes(load) // 2)
+            self._go_on(lane)
+            return
+        if lane.load_bytes_max < self._sending.batch_bytes_max and isinstance(error, MessageIllegalError):
+            lane.load_bytes_max = self._sending.batch_bytes_max  # it was this message, not the length
         if may_be_tried_again(error):
             self._policy.ended(lane.queue.broker_name, latency_ms, now_ms, failed=True)
         else:

@@ -3,6 +3,8 @@
 from trimtab.errors import (
     ACL_REFUSAL,
     ConnectionLostError,
+    MessageIllegalError,
+    RequestCodeNotSupportedError,
     RequestTimeoutError,
     ResponseError,
     ServerUnreachableError,
@@ -23,9 +25,16 @@ ROUTE_CODES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSIO
 
 def may_be_tried_again(error: Exception) -> bool:
     """Whether another broker may take what this one did not."""
+    if isinstance(error, MessageIllegalError):
+        return False
     if isinstance(error, ResponseError):
         return error.response_code in RETRIED_CODES and ACL_REFUSAL not in error.remark
     return isinstance(error, TrimtabError) and error.retriable
+
+
+def may_go_in_smaller_loads(error: Exception) -> bool:
+    """Whether the load may have been refused for what it is, not for any of its messages: too long in all, or a batch at all. Nothing of it is stored."""
+    return isinstance(error, MessageIllegalError | RequestCodeNotSupportedError)
 
 
 def may_come_from_an_old_route(error: Exception) -> bool:

@@ -41,7 +41,8 @@ def test_a_load_is_bounded_in_messages_and_bytes_but_never_empty() -> None:
 def lane_of(*parcels: Parcel) -> Lane:
     queue = MessageQueue("T", "b", 0)
     frames = SendFrames(group="g", topic="T", queue_id=0, default_topic="TBW102", default_topic_queues=4)
-    lane = Lane(queue, queue, Route("T", TopicRouteData(queue_datas=(), broker_datas=())), "h:1", frames)
+    route = Route("T", TopicRouteData(queue_datas=(), broker_datas=()))
+    lane = Lane(queue, queue, route, "h:1", frames, load_bytes_max=1 << 20)
     for one in parcels:
         lane.put(one)
     return lane
