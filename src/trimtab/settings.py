@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from trimtab.errors import SettingsError
+from trimtab.wire.frames import BODY_BYTES_MAX
 from trimtab.wire.signing import Credentials
 
 Tls: TypeAlias = ssl.SSLContext | str | Path | bool | None
@@ -115,6 +116,10 @@ class Sending:
         )  # fmt: skip
         if min(limits) < 1:
             raise SettingsError("every limit of sending must be 1 or more")
+        if self.batch_bytes_max > BODY_BYTES_MAX:
+            raise SettingsError(
+                f"batch_bytes_max {self.batch_bytes_max} is more than {BODY_BYTES_MAX}: a longer request fits no frame"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,16 @@ from trimtab.io.clock import Clock
 from trimtab.model import Message
 from trimtab.settings import Sending
 from trimtab.wire import properties as names
-from trimtab.wire.batch import ENTRY_BYTES_MIN, PIECES_EACH, BatchColumns, batch_pieces
+from trimtab.wire.batch import (
+    BATCHED_PROPERTIES_BYTES_MAX,
+    ENTRY_BYTES_MIN,
+    PIECES_EACH,
+    BatchColumns,
+    batch_pieces,
+)
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.compression import Compression, compress
+from trimtab.wire.frames import BODY_BYTES_MAX
 from trimtab.wire.ids import UniqueIds
 from trimtab.wire.messages import TRANSACTION_PREPARED
 from trimtab.wire.resources import RETRY_PREFIX
@@ -21,6 +28,9 @@ from trimtab.wire.resources import RETRY_PREFIX
 _BATCH_PROPERTIES = b"WAIT\x01true"
 IDS_TOGETHER_MAX = 1_000
 """Of ids that are given at one moment no two are equal as long as they are fewer than 65,536."""
+
+STORED_MORE_BYTES = 91 - ENTRY_BYTES_MIN + 128
+"""How much more a message of a batch takes where it is stored, beside its topic: a broker's own fields and properties."""
 
 KINDS_MAX = 1_000
 KIND_CHARACTERS_MAX = 500
@@ -35,6 +45,7 @@ class Packer:
     def __init__(self, sending: Sending, namespace: str | None, clock: Clock, ids: UniqueIds) -> None:
         self._bytes_max = sending.message_bytes_max
         self._compress_from_bytes = sending.compress_from_bytes
+        self._odd_from_bytes = min(sending.compress_from_bytes, BODY_BYTES_MAX + 1)
         self._batching = sending.batching
         self._namespace = namespace
         self._wall_ms = clock.wall_ms
@@ -62,7 +73,7 @@ class Packer:
             check_flag(flag)
         if (
             extra or message.keys or message.properties or message.delay_level
-            or message.deliver_at_ms is not None or len(body) >= self._compress_from_bytes
+            or message.deliver_at_ms is not None or len(body) >= self._odd_from_bytes
         ):  # fmt: skip
             return self._pack_odd(message, extra)
         try:
@@ -94,9 +105,11 @@ class Packer:
         if len(body) >= self._compress_from_bytes and self._compression is not None:
             body = compress(body, self._compression)
             sys_flag = self._compression.sys_flag
+        check_travelling(len(body))
         is_batchable = (
             self._batching
             and not sys_flag
+            and len(properties) <= BATCHED_PROPERTIES_BYTES_MAX
             and not message.delay_level
             and message.deliver_at_ms is None
             and not topic.startswith(RETRY_PREFIX)
@@ -131,14 +144,17 @@ class Packer:
     def pack_batch(self, messages: Sequence[Message], *, split: bool) -> list[Parcel]:
         """Parcels of explicit batches: one, or with `split` as many as the limit of a message asks for."""
         check_batch(messages)
-        bytes_max = self._bytes_max
+        bytes_max = min(self._bytes_max, BODY_BYTES_MAX)
         bodies = self._bodies(messages, bytes_max - ENTRY_BYTES_MIN)
         flags = _flags(messages)
         unique_ids = self._unique_ids(len(messages))
         properties = properties_of_each(messages, unique_ids, self._extra)
+        check_batched_properties(properties)
         columns = BatchColumns(bodies, properties, flags)
         pieces, total = batch_pieces(columns)
-        if total <= bytes_max:
+        # Brokers of 4.9 judge a batch by what it takes where it is stored: parts are small enough for that.
+        more = STORED_MORE_BYTES + len(self.topic(messages[0]))
+        if total + (len(messages) * more if split else 0) <= bytes_max:
             return [self._parcel(messages, unique_ids, pieces, total)]
         if not split:
             raise InvalidMessageError(
@@ -158,7 +174,7 @@ class Packer:
                 pieces[begin * PIECES_EACH : end * PIECES_EACH],
                 sum(sizes[begin:end]),
             )
-            for begin, end in cuts(sizes, bytes_max)
+            for begin, end in cuts([size + more for size in sizes], bytes_max)
         ]
 
     def _parcel(
@@ -192,6 +208,24 @@ class Packer:
         while len(given) < number:
             given += self._ids.several(min(number - len(given), IDS_TOGETHER_MAX), self._wall_ms())
         return given
+
+
+def check_travelling(body_bytes: int) -> None:
+    """The body of a request fits a frame. PURE."""
+    if body_bytes > BODY_BYTES_MAX:
+        raise InvalidMessageError(
+            f"the body takes {body_bytes} bytes on the wire, at most {BODY_BYTES_MAX} fit a frame, whatever message_bytes_max says"
+        )
+
+
+def check_batched_properties(properties: Sequence[bytes]) -> None:
+    """The properties of each message leave room for those that brokers add in a batch. PURE."""
+    longest = max(map(len, properties))
+    if longest > BATCHED_PROPERTIES_BYTES_MAX:
+        raise InvalidMessageError(
+            f"the properties of a message take {longest} bytes, in a batch at most {BATCHED_PROPERTIES_BYTES_MAX} are allowed,"
+            " because brokers add theirs; send it alone"
+        )
 
 
 def _flags(messages: Sequence[Message]) -> list[int]:

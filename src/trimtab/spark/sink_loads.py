@@ -12,6 +12,7 @@ from trimtab.model import MessageQueue
 from trimtab.spark.options import SinkOptions
 from trimtab.spark.problems import SinkWriteError
 from trimtab.spark.sink_encoding import EncodedRows
+from trimtab.wire.batch import BATCHED_PROPERTIES_BYTES_MAX
 from trimtab.wire.hashing import java_hash
 from trimtab.wire.resources import NAME, RETRY_PREFIX, TOPIC_LENGTH_MAX
 
@@ -132,6 +133,7 @@ def _cut(
     """Batches of entries that lie side by side; single messages where a batch cannot carry them."""
     sizes = np.diff(_borders(rows.entries))[places]
     alone = sizes > options.batch_bytes
+    alone |= np.diff(_borders(rows.properties))[places] > BATCHED_PROPERTIES_BYTES_MAX
     if rows.is_delayed is not None:
         alone |= np.asarray(rows.is_delayed)[places]
     if options.compression != "none":

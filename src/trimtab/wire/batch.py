@@ -13,6 +13,8 @@ from trimtab.wire.properties import PROPERTIES_BYTES_MAX
 ENTRY_BYTES_MIN = 22
 BATCH_BYTES_MAX = 4 << 20
 """A stock broker's maxMessageSize."""
+BATCHED_PROPERTIES_BYTES_MAX = PROPERTIES_BYTES_MAX - 1_024
+"""Brokers put properties of their own behind those of each message of a batch. Apache's do not look whether both fit: a message that is longer then stops its queue for good."""
 PIECES_EACH = 4
 """In how many pieces a message lies in a batch."""
 

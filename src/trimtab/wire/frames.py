@@ -16,6 +16,8 @@ FRAME_BYTES_MAX = 16 << 20
 """Java's frameMaxLength: the whole frame, its four length bytes included."""
 
 HEADER_BYTES_MAX = 256 << 10
+BODY_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES_MAX
+"""Of a frame, whatever its header. Whoever gets a longer frame closes the connection."""
 """Properties may have 32,767 bytes, of which JSON makes six each if they are control characters."""
 
 JSON_HEADER = 0

@@ -1,16 +1,19 @@
 """Messages as they leave: what was laid out once for many of them is what each would have got alone."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from trimtab.client.identity import unique_ids
 from trimtab.client.producer_packing import KINDS_MAX, Packer
 from trimtab.client.producer_properties import properties_of, properties_of_each
-from trimtab.errors import InvalidMessageError
+from trimtab.errors import InvalidMessageError, SettingsError
 from trimtab.io.chance import seeded_chance
 from trimtab.io.clock import SystemClock
 from trimtab.model import Message
 from trimtab.settings import Sending
-from trimtab.wire.batch import decode_batch
+from trimtab.wire.batch import BATCHED_PROPERTIES_BYTES_MAX, decode_batch
+from trimtab.wire.frames import BODY_BYTES_MAX
 
 PLAIN = [
     Message("T", b"x"),
@@ -77,11 +80,22 @@ def test_a_bad_tag_is_refused_however_often(tag: str) -> None:
             pack(Message("T", b"x", tag=tag))
 
 
+def stored_bytes(batch: tuple[Message, ...], pieces: Sequence[bytes]) -> int:
+    """What the messages take where Apache's brokers store them; it is this that those of 4.9 compare with their maxMessageSize."""
+    cluster = b"\x02CLUSTER\x01DefaultCluster"
+    entries = decode_batch(b"".join(pieces))
+    return sum(
+        91 + len(message.topic) + len(entry.body) + len(entry.properties) + len(cluster)
+        for message, entry in zip(batch, entries, strict=True)
+    )
+
+
 def test_an_explicit_batch_knows_its_length_whole_and_split() -> None:
     messages = [Message("T", bytes(100 + number), tag="A", flag=number) for number in range(20)]
     (whole,) = packer().pack_batch(messages, split=False)
     parts = packer(message_bytes_max=1_000).pack_batch(messages, split=True)
     assert len(parts) > 2
+    assert all(stored_bytes(parcel.batch, parcel.pieces) <= 1_000 for parcel in parts)
     for parcel in [whole, *parts]:
         batch = b"".join(parcel.pieces)
         assert parcel.body_bytes == len(batch)
@@ -89,3 +103,48 @@ def test_an_explicit_batch_knows_its_length_whole_and_split() -> None:
         assert [entry.flag for entry in decode_batch(batch)] == [message.flag for message in parcel.batch]
     assert [message for parcel in parts for message in parcel.batch] == messages
     assert all(parcel.body_bytes <= 1_000 for parcel in parts)
+
+
+def with_properties_of(size: int) -> Message:
+    """A message whose properties take so many bytes."""
+    short = packer().pack(Message("T", b"x", properties={"own": "v"}))
+    return Message("T", b"x", properties={"own": "v" * (size - len(short.properties) + 1)})
+
+
+def test_properties_that_leave_brokers_no_room_for_theirs_travel_alone() -> None:
+    pack = packer().pack
+    for size, is_batchable in (
+        (BATCHED_PROPERTIES_BYTES_MAX, True),
+        (BATCHED_PROPERTIES_BYTES_MAX + 1, False),
+    ):
+        parcel = pack(with_properties_of(size))
+        assert (len(parcel.properties), parcel.is_batchable) == (size, is_batchable)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_nor_do_they_go_in_an_explicit_batch(split: bool) -> None:
+    fitting, longer = (with_properties_of(BATCHED_PROPERTIES_BYTES_MAX + more) for more in (0, 1))
+    packer().pack_batch([fitting, ODD], split=split)
+    with pytest.raises(InvalidMessageError, match="brokers add theirs; send it alone"):
+        packer().pack_batch([ODD, longer], split=split)
+
+
+def test_a_body_that_fits_no_frame_is_refused_unless_it_is_compressed() -> None:
+    body = bytes(BODY_BYTES_MAX + 1)
+    clock = SystemClock()
+    ids = unique_ids(clock, seeded_chance())
+    compressing = Sending(message_bytes_max=1 << 30)
+    assert Packer(compressing, None, clock, ids).pack(Message("T", body)).body_bytes < len(body)
+    for plain in (
+        Sending(message_bytes_max=1 << 30, compression="none"),
+        Sending(message_bytes_max=1 << 30, compress_from_bytes=1 << 30),
+    ):
+        pack = Packer(plain, None, clock, ids).pack
+        assert pack(Message("T", body[1:])).body_bytes == BODY_BYTES_MAX
+        with pytest.raises(InvalidMessageError, match="fit a frame"):
+            pack(Message("T", body))
+
+
+def test_batches_that_fit_no_frame_cannot_be_asked_for() -> None:
+    with pytest.raises(SettingsError, match="fits no frame"):
+        Sending(batch_bytes_max=BODY_BYTES_MAX + 1)

@@ -236,6 +236,13 @@ def _rows(loads: list[Load]) -> list[int]:
     return [row for load in loads for row in range(load.first_row, load.first_row + load.count)]
 
 
+def test_properties_that_leave_brokers_no_room_for_theirs_go_alone() -> None:
+    many = pa.array([[("n", "1")], [("n", "v" * 32_000)], [("n", "2")]], pa.map_(pa.string(), pa.string()))
+    rows = encoded(SinkColumns(body="body", properties="p"), {"body": ["a", "b", "c"], "p": many})
+    loads = list(loads_of(rows, options(), route))
+    assert [(load.is_batch, load.first_row) for load in loads] == [(True, 0), (False, 1), (True, 2)]
+
+
 def test_compressed_bodies_go_alone() -> None:
     rows = encoded(SinkColumns(body="body"), {"body": ["x" * 10, "y" * 200]})
     loads = list(loads_of(rows, options(compression="zlib", compressBodyOver="100"), route))
