@@ -24,6 +24,8 @@ DEFAULT_REGION = "DefaultRegion"
 RECORDS_MAX = 2_048
 RECORDS_TOGETHER_MAX = 100
 MESSAGE_BYTES_MAX = 128_000
+KEYS_BYTES_MAX = 30_000
+"""They are a property, and all properties of a message have 32,767 bytes."""
 GATHERING_S = 0.05
 CLOSE_S_MAX = 3.0
 
@@ -233,24 +235,42 @@ def messages_of(records: Iterable[Record]) -> list[Message]:
     messages: list[Message] = []
     texts: list[str] = []
     keys: dict[str, None] = {}
-    size = 0
+    size = keys_bytes = 0
 
     def cut() -> None:
-        nonlocal size
+        nonlocal size, keys_bytes
         if texts:
             messages.append(Message(TRACE_TOPIC, "".join(texts).encode(), keys=tuple(keys)))
         texts.clear()
         keys.clear()
-        size = 0
+        size = keys_bytes = 0
 
     for record in records:
-        if len(texts) >= RECORDS_TOGETHER_MAX or size + len(record.text) > MESSAGE_BYTES_MAX:
+        own, own_bytes = _fitting(record.keys)
+        if (
+            len(texts) >= RECORDS_TOGETHER_MAX
+            or size + len(record.text) > MESSAGE_BYTES_MAX
+            or keys_bytes + own_bytes > KEYS_BYTES_MAX
+        ):
             cut()
         texts.append(record.text)
-        keys.update(dict.fromkeys(record.keys))
+        keys.update(dict.fromkeys(own))
         size += len(record.text)
+        keys_bytes += own_bytes
     cut()
     return messages
+
+
+def _fitting(keys: tuple[str, ...]) -> tuple[list[str], int]:
+    """As many of them as one message may have, the id of what they tell of first, and how long they are. PURE."""
+    own: list[str] = []
+    own_bytes = 0
+    for key in keys:
+        key_bytes = len(key.encode()) + 1
+        if own_bytes + key_bytes <= KEYS_BYTES_MAX:
+            own.append(key)
+            own_bytes += key_bytes
+    return own, own_bytes
 
 
 def _kind(parcel: "Parcel") -> int:

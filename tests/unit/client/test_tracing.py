@@ -2,6 +2,7 @@
 
 import asyncio
 
+from trimtab.client.producer_properties import properties_of
 from trimtab.client.tracing import (
     RECORDS_MAX,
     RECORDS_TOGETHER_MAX,
@@ -15,6 +16,7 @@ from trimtab.client.tracing import (
 )
 from trimtab.io.clock import SystemClock
 from trimtab.model import Message, MessageQueue, Receipt
+from trimtab.wire.properties import PROPERTIES_BYTES_MAX
 
 MESSAGE = Message("T", b"12345", tag="eu", keys=["k1", "k2"])
 RECEIPT = Receipt("SEND_OK", "UID", "OID", MessageQueue("T", "b", 0), 7)
@@ -68,6 +70,21 @@ def test_records_leave_in_messages_of_bounded_size_with_all_keys() -> None:
     assert first.keys[:3] == ("k0", "same", "k1")
     assert second.body == f"r{RECORDS_TOGETHER_MAX}\x02".encode()
     assert len(messages_of([Record("x" * 100_000, ())] * 3)) == 3
+
+
+def test_keys_that_are_long_make_more_messages_and_none_that_cannot_be_sent() -> None:
+    many = [
+        Record(f"{n}\x02", (f"ID{n}", *(f"{n:03d}-{k}-{'ä' * 15}" for k in range(12)))) for n in range(200)
+    ]
+    endless = Record("200\x02", ("ID200", "x" * 31_000, "short"))
+    messages = messages_of([*many, endless])
+    assert b"".join(message.body for message in messages) == b"".join(b"%d\x02" % n for n in range(201))
+    assert {key for message in messages for key in message.keys if key.startswith("ID")} == {
+        f"ID{n}" for n in range(201)
+    }
+    assert "short" in messages[-1].keys
+    for message in messages:
+        assert len(properties_of(message, "0" * 32)) < PROPERTIES_BYTES_MAX
 
 
 def test_too_many_records_are_dropped_and_counted_and_a_failing_send_fails_nothing() -> None:
