@@ -171,6 +171,14 @@ class Transactions:
             self._tracer.ended(sent, message.message_id, connection.address, resolution.name, from_check=True)
 
 
+def _called(function: Callable[..., Said], *arguments: object) -> Said:
+    try:
+        return function(*arguments)
+    except StopIteration as error:
+        # No future takes it: whoever waits would wait until the time is over.
+        raise RuntimeError(f"{function!r} raised StopIteration") from error
+
+
 async def _said_by(function: Callable[..., Said], *arguments: object) -> tuple[Resolution, Exception | None]:
     """What a user's function says; a plain one runs in a thread. One that raises, or says nothing known, leaves the outcome unknown."""
     try:
@@ -178,7 +186,7 @@ async def _said_by(function: Callable[..., Said], *arguments: object) -> tuple[R
             said = (
                 function(*arguments)
                 if inspect.iscoroutinefunction(function)
-                else await asyncio.to_thread(function, *arguments)
+                else await asyncio.to_thread(_called, function, *arguments)
             )
             if inspect.isawaitable(said):
                 said = await said

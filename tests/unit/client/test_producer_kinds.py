@@ -262,6 +262,28 @@ def test_brokers_ask_for_what_is_open_and_the_check_answers() -> None:
     play(scenario, settings=QUICK_CHECKS)
 
 
+def test_a_plain_function_that_raises_stop_iteration_leaves_the_outcome_unknown_at_once() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        def finds_nothing(*_: object) -> Resolution:
+            return next(iter(()))
+
+        calls = 0
+
+        def check(_message: Received) -> Resolution:
+            nonlocal calls
+            calls += 1
+            return Resolution.COMMIT if calls > 1 else finds_nothing()
+
+        async with sends(cluster, check=check) as producer:
+            async with asyncio.timeout(20):
+                receipt = await producer.send_in_transaction(Message("orders", b"kept"), finds_nothing)
+                await some_stored(cluster, "orders")
+        assert receipt.resolution is Resolution.UNKNOWN
+        assert "raised StopIteration" in str(receipt.error)
+
+    play(scenario, settings=QUICK_CHECKS)
+
+
 def test_a_producer_that_joins_a_running_session_is_asked_at_once_for_what_its_group_left_open() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         def says_nothing(_message: Message, _transaction_id: str) -> Resolution:
