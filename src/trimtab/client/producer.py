@@ -82,11 +82,10 @@ class Producer:
         self._chance = chance or seeded_chance()
         self._wire_group = with_namespace(namespace, group)
         self._policy = make_policy(self.sending.policy, self._chance)
-        self._ids = unique_ids(self._clock, self._chance)
-        self._packer = Packer(self.sending, namespace, self._clock, self._ids)
         self._check = check
         self._is_open = False
         self._tracer: Tracer | None = None
+        self._packer: Packer
         self._session: Session
         self._lanes: Lanes
         self._delivery: Delivery
@@ -126,6 +125,9 @@ class Producer:
             return
         await self.close()  # to its end, if that was not waited for
         self._loop = asyncio.get_running_loop()
+        # Not when it is made: a process may have been forked since, and ids say whose they are.
+        ids = unique_ids(self._clock, self._chance)
+        self._packer = Packer(self.sending, self._options.namespace, self._clock, ids)
         session = self._session = acquire_session(
             self._options, self._given_client_id, self._clock, self._chance, self.timeouts
         )

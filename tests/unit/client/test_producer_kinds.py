@@ -18,10 +18,12 @@ from trimtab.client.producer_packing import cuts
 from trimtab.client.selectors import index_by
 from trimtab.errors import InvalidMessageError, NoPermissionError, RequestTimeoutError, TrimtabError
 from trimtab.io.tls import client_context, server_context
+from trimtab.io.whereabouts import TOLD, Whereabouts
 from trimtab.settings import Sending, Timeouts
 from trimtab.testing import AsyncCluster, Cluster
 from trimtab.wire.codes import RequestCode
 from trimtab.wire.commands import Command
+from trimtab.wire.ids import decode_unique_id
 from trimtab.wire.messages import StoredMessage
 
 LONG = Timeouts(send_s=60, request_s=60)
@@ -136,6 +138,19 @@ def test_an_explicit_batch_lies_together_with_a_receipt_for_each() -> None:
         ]
 
     play(scenario, brokers=2)
+
+
+def test_ids_say_in_which_process_a_producer_was_started_wherever_it_was_made() -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=1) as cluster:
+            TOLD.set(Whereabouts("192.0.2.1", 1))
+            producer = Producer("pg", nameserver=cluster.nameserver, timeouts=LONG)
+            TOLD.set(Whereabouts("192.0.2.1", 2))  # as after a fork
+            async with producer:
+                receipt = await producer.send(Message("T", b"x"))
+            assert decode_unique_id(receipt.message_id).pid == 2
+
+    asyncio.run(scenario())
 
 
 def test_a_batch_of_very_many_messages_is_stored_once_and_has_a_receipt_for_each() -> None:
