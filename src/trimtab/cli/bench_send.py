@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trimtab.cli.amounts import Amount
+from trimtab.cli.printing import warn
 from trimtab.cli.shell import NOT_SO, Shell, remote
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def send(
     report = _run(shell, load, policy, batching=not no_batching)
     click.echo(msgspec.json.encode(report).decode() if shell.as_json else _told(report))
     if report.errors:
+        warn(f"the first error: {report.first_error}")
         raise click.exceptions.Exit(NOT_SO)
 
 

@@ -48,6 +48,8 @@ class SendReport(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     shares: dict[str, int]
     """Messages by broker."""
+    first_error: str | None = None
+    """In its own words."""
 
 
 class _Tally:
@@ -57,6 +59,11 @@ class _Tally:
         self.latencies_ms = array("d")
         self.shares: Counter[str] = Counter()
         self.errors = 0
+        self.first_error: str | None = None
+
+    def failed(self, messages: int, error: TrimtabError) -> None:
+        self.errors += messages
+        self.first_error = self.first_error or str(error)
 
     def report(self, messages: int, seconds: float) -> SendReport:
         ordered = sorted(self.latencies_ms)
@@ -68,6 +75,7 @@ class _Tally:
             p50_ms=percentile(ordered, 0.5),
             p99_ms=percentile(ordered, 0.99),
             errors=self.errors,
+            first_error=self.first_error,
             shares=dict(self.shares),
         )
 
@@ -90,21 +98,22 @@ async def run_send_load(
 
     async def send_each(numbers: Iterable[int]) -> None:
         """One after the other, in one coroutine: what the load itself costs is measured with what it is for."""
-        for _ in numbers:
+        for number in numbers:
+            size = min(together, load.messages - number * together)
             started_s = stopwatch_s()
             try:
                 if together == 1:
                     receipt = await producer.send(Message(topic, body, tag="TagA"))
                 else:
-                    batch = [Message(topic, body, tag="TagA") for _ in range(together)]
+                    batch = [Message(topic, body, tag="TagA") for _ in range(size)]
                     receipt = (await producer.send_batch(batch))[0]
-            except TrimtabError:
-                tally.errors += together
+            except TrimtabError as error:
+                tally.failed(size, error)
             else:
-                shares[receipt.queue.broker_name] += together
+                shares[receipt.queue.broker_name] += size
             latencies_ms.append((stopwatch_s() - started_s) * 1e3)
             if progress is not None:
-                progress(together)
+                progress(size)
 
     sends = math.ceil(load.messages / load.batch_messages)
     if load.per_second is None:
@@ -112,7 +121,7 @@ async def run_send_load(
         await asyncio.gather(*(send_each(left) for _ in range(min(load.in_flight, sends))))
     else:
         await _open_loop(send_each, sends, load.per_second / load.batch_messages)
-    return tally.report(sends * load.batch_messages, stopwatch_s() - began_s)
+    return tally.report(load.messages, stopwatch_s() - began_s)
 
 
 async def _open_loop(send_each: _SendEach, sends: int, per_second: float) -> None:

@@ -52,7 +52,7 @@ def test_bench_send_creates_the_topic_and_waits_for_every_receipt() -> None:
             "--messages",
             "100",
             "--batch",
-            "10",
+            "7",
             "--policy",
             "4.9.3",
         )
@@ -84,6 +84,8 @@ def test_bench_send_counts_what_has_a_receipt_and_says_by_its_exit_code_that_not
     told = json.loads(outcome.stdout)
     assert (told["messages"], told["errors"], sum(told["shares"].values())) == (100, 50, 50)
     assert told["messages_per_second"] == pytest.approx(50 / told["seconds"])
+    assert "answered 13 MessageIllegal" in told["first_error"]
+    assert told["first_error"] in outcome.stderr
 
 
 def _refusing_every_second() -> Callable[[Command], Command | None]:
