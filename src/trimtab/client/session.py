@@ -233,15 +233,19 @@ class Session:
                 answer = await self.ask(
                     address, code, header, asked=asked, timeout_s=self.timeouts.request_s / len(order)
                 )
-            except ResponseError:
+            except ResponseError:  # a "no" is an answer too: who gave it is asked first the next time
+                self._prefer(address)
                 raise
             except TrimtabError as error:
                 failures.append(str(error))
                 continue
-            self._nameservers.remove(address)
-            self._nameservers.insert(0, address)
+            self._prefer(address)
             return answer
         raise NoRouteError(f"{asked}: no name server answered ({'; '.join(failures)})")
+
+    def _prefer(self, nameserver: str) -> None:
+        self._nameservers.remove(nameserver)
+        self._nameservers.insert(0, nameserver)
 
     def waits_s(self, address: str) -> float:
         """How long until an address that failed is dialled again; 0 if nothing holds that up."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.liar import Liar
+from tests.unit.client.liar import Liar, Talk
+from tests.unit.client.warped import warped
 from trimtab.balance.identity import client_id_of, is_ours
 from trimtab.client.identity import new_client_id
 from trimtab.client.producer import Producer
@@ -200,6 +201,27 @@ def test_the_next_name_server_is_asked_when_one_is_gone_or_silent() -> None:
             await release_session(session)
 
     with_cluster(scenario)
+
+
+def test_a_name_server_that_says_no_is_asked_first_the_next_time() -> None:
+    class Ignorant(Liar):
+        def asked(self, talk: Talk, command: Command) -> None:
+            talk.answer(command, ResponseCode.TOPIC_NOT_EXIST)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with Liar(listens=False) as silent, Ignorant() as ignorant:
+            session = acquire_session(connection_options(f"{silent.address};{ignorant.address}"))
+            took_s = []
+            for topic in ("one", "two"):
+                began = loop.time()
+                with pytest.raises(NoRouteError, match="do not know it"):
+                    await session.route(topic)
+                took_s.append(loop.time() - began)
+            await release_session(session)
+        assert took_s[0] >= 1.5 > took_s[1]
+
+    warped(scenario())
 
 
 def test_without_any_name_server_the_error_names_them_within_the_time() -> None:
