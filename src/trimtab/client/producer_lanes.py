@@ -93,7 +93,11 @@ class Lanes:
         """Puts a parcel into the lane of its queue; its `answer` says what became of it."""
         lane = self._lanes.get(queue)
         if lane is None or lane.route is not route:
-            lane = self._lane(route, queue)
+            try:
+                lane = self._lane(route, queue)
+            except NoRouteError as error:
+                self._went_nowhere(queue, parcel, error)
+                return
         if not self._batching:
             self._leave(lane, [parcel], flush="now" if is_alone else "soon")
         elif lane.is_busy:
@@ -151,6 +155,13 @@ class Lanes:
             queue, shown(self._namespace, queue), route, address, frames, self._sending.batch_bytes_max
         )
         return lane
+
+    def _went_nowhere(self, queue: MessageQueue, parcel: Parcel, error: NoRouteError) -> None:
+        """The order of a topic names its brokers, also one that is away: another may do."""
+        now_ms = self._now_ms()
+        self._policy.began(queue.broker_name, now_ms)
+        self._policy.ended(queue.broker_name, 0, now_ms, failed=True)
+        parcel.done(error)
 
     def _forget_idle_lanes(self) -> None:
         self._lanes = {queue: lane for queue, lane in self._lanes.items() if lane.is_busy}

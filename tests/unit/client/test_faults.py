@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from tests.unit.client.liar import Liar, Talk
@@ -23,9 +24,10 @@ from trimtab.errors import (
     TrimtabError,
     UnknownResponseError,
 )
-from trimtab.model import Message
+from trimtab.model import Message, MessageQueue
 from trimtab.settings import Sending, Timeouts
 from trimtab.testing import DROP, AsyncCluster, Cluster
+from trimtab.wire.bodies import TopicRouteData
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.commands import Command
 
@@ -517,3 +519,24 @@ def test_a_producer_can_be_started_again() -> None:
                     assert (await producer.send(Message("T", b"x"))).status == "SEND_OK"
 
     play_warped(scenario)
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "round-robin", "4.9.3"])
+def test_a_broker_that_a_topics_order_names_and_that_has_no_master_is_passed_over(policy: str) -> None:
+    class Ordered(Liar):
+        def _route(self, brokers: dict[str, str]) -> TopicRouteData:
+            return msgspec.structs.replace(super()._route(brokers), order_topic_conf="gone:2;liar:2")
+
+    async def scenario() -> None:
+        sending = Sending(policy=policy)
+        async with (
+            Ordered(lambda talk, request: talk.stored(request)) as liar,
+            Producer("pg", nameserver=liar.address, timeouts=LONG, sending=sending) as producer,
+        ):
+            for _ in range(4):
+                receipt = await producer.send(Message("T", b"x"))
+                assert receipt.queue.broker_name == "liar"
+            with pytest.raises(NoRouteError, match="no master of gone"):
+                await producer.send(Message("T", b"x"), queue=MessageQueue("T", "gone", 0))
+
+    asyncio.run(scenario())
