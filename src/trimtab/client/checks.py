@@ -64,6 +64,12 @@ def check_number(what: str, number: int, at_least: int, at_most: int) -> None:
         raise InvalidMessageError(f"the {what} {number} is not between {at_least} and {at_most}")
 
 
+def check_seconds(what: str, seconds: object) -> None:
+    """A time that ends."""
+    if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise InvalidMessageError(f"{what} is {seconds!r}; give a number of seconds above 0")
+
+
 def check_batch(messages: Sequence[Message]) -> None:
     """Messages that may travel in one explicit batch, by Java's rules."""
     if not messages:

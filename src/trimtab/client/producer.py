@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from trimtab.balance.pick import BrokerStanding
-from trimtab.client.checks import check_group, check_message
+from trimtab.client.checks import check_group, check_message, check_seconds
 from trimtab.client.identity import unique_ids
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.producer_delivery import Delivery, make_policy
@@ -301,7 +301,8 @@ class Producer:
         """Sends a message and waits for the reply that a consumer gives to it with `reply`."""
         if not self._is_open:
             raise _not_open()
-        timeout_s = timeout_s or self.timeouts.request_s
+        timeout_s = self.timeouts.request_s if timeout_s is None else timeout_s
+        check_seconds("timeout_s", timeout_s)
         check_message(message)
 
         async def ask(extra: str) -> None:

@@ -96,6 +96,17 @@ def test_a_place_that_is_none_names_the_rule(where: dict[str, Any]) -> None:
     warped(scenario())
 
 
+@pytest.mark.parametrize("timeout_s", [0, -1.0, float("inf"), float("nan"), "1"])
+def test_a_request_that_would_wait_no_time_or_for_ever_is_not_sent(timeout_s: Any) -> None:
+    async def scenario() -> None:
+        async with Liar(honest) as liar, Producer("pg", nameserver=liar.address, timeouts=TIMES) as producer:
+            with pytest.raises(InvalidMessageError, match="timeout_s is"):
+                await producer.request(message(), timeout_s=timeout_s)
+            assert liar.requests == []
+
+    warped(scenario())
+
+
 @pytest.mark.parametrize("nothing", [{"keys": None}, {"properties": None}, {"delay_level": None}], ids=str)
 def test_no_keys_properties_or_delay_may_be_said_with_none(nothing: dict[str, None]) -> None:
     async def scenario() -> None:
