@@ -256,20 +256,33 @@ class Producer:
             receipts += outcome
         return receipts
 
-    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Sends a message that nobody answers for: it may be lost without a word. Waits while the connection takes no more."""
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        selector: str | Selector | None = None,
+        arg: object = None,
+    ) -> None:
+        """Sends a message that nobody answers for: it may be lost without a word. Waits while the connection takes no more.
+
+        Where it goes is said as for `send`.
+        """
         if not self._is_open:
             raise _not_open()
-        parcel = self._packer.pack(message)
+        parcel = self._packer.pack(message, extra="" if key is None else key_property(key))
+        is_free = queue is None and key is None and selector is None
+        place = None if is_free else Place(message, queue, key, selector, arg)
         deadline = self._loop.time() + self.timeouts.send_s
         try:
             async with asyncio.timeout_at(deadline):
                 route = await self._delivery.route(self._packer.topic(message))
-                if queue is None:
+                if place is None:
                     now_ms = self._clock.monotonic_ms()
                     choice = self._policy.choose(route.writable, None, now_ms)
                 else:
-                    choice = Place(message, queue).choice(
+                    choice = place.choice(
                         route.writable.queues, self._options.namespace, self.sending.selector
                     )
                 lane = self._lanes.lane(route, choice.queue)

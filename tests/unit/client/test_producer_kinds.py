@@ -85,6 +85,27 @@ def test_a_key_goes_to_the_queue_of_its_hash(selector: str) -> None:
     play(scenario, brokers=2)
 
 
+def test_a_message_that_nobody_answers_for_goes_where_it_is_told_to() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with sends(cluster) as producer:
+            await producer.send_oneway(Message("orders", b"by key"), key="order-7")
+            await producer.send_oneway(
+                Message("orders", b"by selector"),
+                selector=lambda queues, _message, at: queues[int(str(at))],
+                arg=6,
+            )
+            with pytest.raises(InvalidMessageError, match="needs a key"):
+                await producer.send_oneway(Message("orders", b"x"), selector="java")
+            receipt = await producer.send(Message("orders", b"x"), key="order-7")
+            found = {message.body: message for message in await some_stored(cluster, "orders", 3)}
+        assert found[b"by key"].queue_id == receipt.queue.queue_id
+        assert found[b"by key"].store_host == found[b"x"].store_host
+        assert found[b"by key"].properties["__SHARDINGKEY"] == "order-7"
+        assert found[b"by selector"].queue_id == 2
+
+    play(scenario, brokers=2)
+
+
 def test_a_selector_of_the_user_s_own() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         def select(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
