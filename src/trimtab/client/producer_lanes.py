@@ -35,7 +35,7 @@ from trimtab.io.connection import PeerConnection
 from trimtab.model import MessageQueue, Receipt
 from trimtab.settings import Sending
 from trimtab.wire.batch import batch_pieces, columns_of
-from trimtab.wire.codes import RequestCode, ResponseCode
+from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode, Version
 from trimtab.wire.commands import Command
 from trimtab.wire.headers.send import SendMessageV2
 from trimtab.wire.resources import DEFAULT_TOPIC
@@ -88,6 +88,8 @@ class Lanes:
         self._lanes: dict[MessageQueue, Lane] = {}
         self._ready: list[Lane] = []
         self._opening: set[asyncio.Task[None]] = set()
+        self._old: set[str] = set()
+        """Brokers that were said to know no times of delivery."""
 
     def join(self, route: Route, queue: MessageQueue, parcel: Parcel, *, is_alone: bool) -> None:
         """Puts a parcel into the lane of its queue; its `answer` says what became of it."""
@@ -337,6 +339,8 @@ class Lanes:
             self._fail_all(load, UnreadableReceiptError(text))
             self._go_on(lane)
             return
+        if load[0].message.deliver_at_ms is not None:
+            self._look_at_age(lane, answer)
         if lane.waiting:
             now = self._loop.time()
             if lane.earliest_deadline() <= now:
@@ -352,6 +356,17 @@ class Lanes:
             except Exception:  # noqa: BLE001 - whoever hears of it must not hold up the lane
                 _log.exception("what is stored at %s could not be told of", lane.queue)
         self._go_on(lane)
+
+    def _look_at_age(self, lane: Lane, answer: Command) -> None:
+        """Apache's brokers of 4.x store a time of delivery like any other property, and deliver at once."""
+        is_old = answer.language is LanguageCode.JAVA and 0 < answer.version < Version.V5_0_0
+        if is_old and lane.address not in self._old:
+            self._old.add(lane.address)
+            _log.warning(
+                "%s at %s is of version 4: it knows delay levels and no times, so messages with deliver_at_ms are delivered at once",
+                lane.queue.broker_name,
+                lane.address,
+            )
 
     def _refused(self, lane: Lane, load: list[Parcel], latency_ms: int, now_ms: int, answer: Command) -> None:
         error = error_from_response(

@@ -28,8 +28,8 @@ from trimtab.model import Message, MessageQueue
 from trimtab.settings import Sending, Timeouts
 from trimtab.testing import DROP, AsyncCluster, Cluster
 from trimtab.wire.bodies import TopicRouteData
-from trimtab.wire.codes import RequestCode, ResponseCode
-from trimtab.wire.commands import Command
+from trimtab.wire.codes import RESPONSE_FLAG, LanguageCode, RequestCode, ResponseCode, Version
+from trimtab.wire.commands import Command, encode_command
 
 SHORT = Timeouts(send_s=0.4, request_s=0.4, connect_s=0.4, close_s=0.4)
 LONG = Timeouts(send_s=60, request_s=60)
@@ -538,5 +538,35 @@ def test_a_broker_that_a_topics_order_names_and_that_has_no_master_is_passed_ove
                 assert receipt.queue.broker_name == "liar"
             with pytest.raises(NoRouteError, match="no master of gone"):
                 await producer.send(Message("T", b"x"), queue=MessageQueue("T", "gone", 0))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("language", "version", "is_old"),
+    [
+        (LanguageCode.JAVA, Version.V4_9_8, True),
+        (LanguageCode.JAVA, Version.V5_0_0, False),
+        (LanguageCode.PYTHON, Version.V4_9_3, False),
+        (LanguageCode.JAVA, 0, False),
+    ],
+)
+def test_a_broker_that_knows_no_times_of_delivery_is_warned_of_once(
+    language: LanguageCode, version: int, is_old: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def say(talk: Talk, request: Command) -> None:
+        ext = {"msgId": "0" * 32, "queueId": "0", "queueOffset": "0"}
+        answer = Command(
+            code=0, opaque=request.opaque, flag=RESPONSE_FLAG, ext=ext, language=language, version=version
+        )
+        talk.say(encode_command(answer))
+
+    async def scenario() -> None:
+        async with Liar(say) as liar, Producer("pg", nameserver=liar.address, timeouts=LONG) as producer:
+            await producer.send(Message("T", b"x"))
+            assert not caplog.records
+            for _ in range(2):
+                await producer.send(Message("T", b"x", deliver_at_ms=1))
+        assert caplog.text.count("delivered at once") == is_old
 
     asyncio.run(scenario())
