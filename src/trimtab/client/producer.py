@@ -8,7 +8,7 @@ a given queue, has one place to go to and one try.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -228,7 +228,7 @@ class Producer:
 
     async def send_batch(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         *,
         queue: MessageQueue | None = None,
         key: str | None = None,
@@ -242,6 +242,7 @@ class Producer:
         """
         if not self._is_open:
             raise _not_open()
+        messages = tuple(messages)
         parcels = self._packer.pack_batch(messages, split=split)
         place = None if queue is None and key is None else Place(messages[0], queue, key)
         receipts: list[Receipt] = []

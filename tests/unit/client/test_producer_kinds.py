@@ -180,7 +180,7 @@ def test_a_batch_of_very_many_messages_is_stored_once_and_has_a_receipt_for_each
             Cluster(brokers=1) as cluster,
             Producer("pg", nameserver=cluster.nameserver, timeouts=LONG) as producer,
         ):
-            receipts = await producer.send_batch([Message("T", b"x")] * 10_000)
+            receipts = await producer.send_batch(Message("T", b"x") for _ in range(10_000))
             assert [receipt.queue_offset for receipt in receipts] == list(range(10_000))
             assert len({receipt.offset_message_id for receipt in receipts}) == 10_000
 
