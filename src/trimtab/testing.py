@@ -20,13 +20,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from trimtab.broker.acl import Acl
+from trimtab.broker.names import BROKER_NAME_LENGTH_MAX
 from trimtab.broker.server import BrokerPlan, BrokerServer
 from trimtab.broker.settings import BrokerSettings
 from trimtab.broker.store import StoreSettings
@@ -40,6 +41,7 @@ from trimtab.names.server import NameServer
 from trimtab.wire.codes import RESPONSE_FLAG, ResponseCode
 from trimtab.wire.commands import Command, decode_command, encode_command
 from trimtab.wire.frames import Frame
+from trimtab.wire.resources import NAME
 
 NAMESERVER: Final = "nameserver"
 BROKERS_MAX: Final = 26
@@ -100,17 +102,24 @@ class Cluster:
         self._thread: _LoopThread | None = None
 
     async def __aenter__(self) -> "AsyncCluster":
-        self._running = AsyncCluster(self)
-        await self._running.start()
-        return self._running
+        self._refuse_second_run()
+        self._running = running = AsyncCluster(self)
+        try:
+            await running.start()
+        except BaseException:
+            self._running = None
+            raise
+        return running
 
     async def __aexit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        assert self._running is not None, "it was entered"
-        await self._running.stop()
+        running, self._running = self._running, None
+        assert running is not None, "it was entered"
+        await running.stop()
         if failure is None:
-            self._running.complain()
+            running.complain()
 
     def __enter__(self) -> "BlockingCluster":
+        self._refuse_second_run()
         self._thread = _LoopThread()
         try:
             running = self._thread.run(self.__aenter__())
@@ -126,6 +135,10 @@ class Cluster:
         finally:
             self._thread.close()
 
+    def _refuse_second_run(self) -> None:
+        if self._running is not None:
+            raise ClusterError("this cluster runs already; write Cluster(...) once more for a second one")
+
 
 @dataclass(slots=True, repr=False)
 class _Node(Generic[S]):
@@ -137,6 +150,8 @@ class _Node(Generic[S]):
     is_paused: bool = False
     held_port: socket.socket | None = None
     """While it is down: who connects is refused, and nobody else gets the port."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Of those who end and start it: one after the other, or a server is lost that still runs."""
 
     def __repr__(self) -> str:
         return f"{self.address}{' down' if self.is_down else ' paused' if self.is_paused else ''}"
@@ -204,6 +219,11 @@ def _load_acl(file: Path) -> Acl:
 _AnyNode = _Node["_Broker"] | _Node["_Names"]
 
 
+async def _stop(node: _AnyNode) -> None:
+    async with node.turn:
+        await node.stop()
+
+
 def _node_of(make: Callable[[int], S]) -> _Node[S]:
     return _Node(make, make(0))
 
@@ -218,6 +238,8 @@ class AsyncCluster:
         self._interceptions = _Interceptions()
         self._nameserver = _node_of(self._new_nameserver)
         self._brokers: dict[str, _Node[_Broker]] = {}
+        self._adding = asyncio.Lock()
+        self._has_ended = False
 
     def __repr__(self) -> str:
         brokers = [f"{name} {node!r}" for name, node in self._brokers.items()]
@@ -243,25 +265,34 @@ class AsyncCluster:
 
     async def kill(self, server: str) -> None:
         """Ends a server as `kill -9` does: connections break, nobody is told. What it had written is there after `restart`."""
-        await self._up(server).kill()
+        async with self._node(server).turn:
+            await self._up(server).kill()
 
     async def restart(self, server: str) -> None:
         """Starts a server again at its port and with its store; one that runs is stopped first, in good order."""
-        await self._node(server).restart()
+        async with self._node(server).turn:
+            await self._node(server).restart()
         if server == NAMESERVER:
             brokers = [node.server for node in self._brokers.values() if not node.is_down]
             await asyncio.gather(*(broker.register() for broker in brokers))
 
     async def add_broker(self, name: str | None = None) -> str:
         """One more broker, registered when this comes back; gives its name."""
-        name = name or self._free_name()
-        if name in (NAMESERVER, *self._brokers):
-            raise ClusterError(f"{name} is there already; restart() starts it again")
-        plan = self._plan(name)
-        node = _node_of(lambda port: _Broker(replace(plan, port=port), self._interceptions))
-        await node.start()
-        self._brokers[name] = node
-        return name
+        async with self._adding:
+            self._refuse_if_ended()
+            name = self._free_name() if name is None else name
+            if name in (NAMESERVER, *self._brokers):
+                raise ClusterError(f"{name} is there already; restart() starts it again")
+            if not NAME.fullmatch(name) or len(name) > BROKER_NAME_LENGTH_MAX:
+                raise ClusterError(
+                    f"a broker cannot be called {name[:40]!r}: letters, digits and % | _ - make a name, at most"
+                    f" {BROKER_NAME_LENGTH_MAX} of them"
+                )
+            plan = self._plan(name)
+            node = _node_of(lambda port: _Broker(replace(plan, port=port), self._interceptions))
+            await node.start()
+            self._brokers[name] = node
+            return name
 
     def intercept(self, code: int, answer: Interceptor, *, server: str | None = None) -> Callable[[], None]:
         """Every request of this code, to one server or to all, is put to `answer` first; call what you get to end that.
@@ -284,12 +315,13 @@ class AsyncCluster:
 
     async def stop(self) -> None:
         """`async with` calls it."""
-        nodes: list[_AnyNode] = [self._nameserver, *self._brokers.values()]
-        for node in nodes:
-            node.resume()  # nobody who says goodbye to it should have to wait
-        stops = [node.stop() for node in self._brokers.values()]
-        outcomes = await asyncio.gather(*stops, return_exceptions=True)
-        await self._nameserver.stop()
+        self._has_ended = True
+        async with self._adding:
+            nodes: list[_AnyNode] = [self._nameserver, *self._brokers.values()]
+            for node in nodes:
+                node.resume()  # nobody who says goodbye to it should have to wait
+            outcomes = await asyncio.gather(*map(_stop, self._brokers.values()), return_exceptions=True)
+            await _stop(self._nameserver)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -324,7 +356,12 @@ class AsyncCluster:
                 return name
         raise ClusterError(f"{BROKERS_MAX} brokers are there already; say a name for one more")
 
+    def _refuse_if_ended(self) -> None:
+        if self._has_ended:
+            raise ClusterError("the cluster has ended with its block")
+
     def _node(self, name: str) -> "_AnyNode":
+        self._refuse_if_ended()
         if name == NAMESERVER:
             return self._nameserver
         node = self._brokers.get(name)
@@ -390,6 +427,9 @@ class _LoopThread:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ClusterError("this would wait for itself: do it outside of the interceptor")
+        if not self._thread.is_alive():
+            coroutine.close()
+            raise ClusterError("the cluster has ended with its block")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def call(self, function: Callable[[], T]) -> T:

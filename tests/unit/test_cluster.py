@@ -531,6 +531,92 @@ def test_everything_can_be_done_from_another_thread(tmp_path: Path) -> None:
         assert asyncio.run(code()) == ResponseCode.SUCCESS
 
 
+def test_a_broker_is_ended_and_started_by_one_at_a_time(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await asyncio.gather(*(cluster.restart("broker-a") for _ in range(3)))
+            first, second = await asyncio.gather(
+                cluster.kill("broker-a"), cluster.kill("broker-a"), return_exceptions=True
+            )
+            assert first is None
+            assert isinstance(second, ClusterError)
+            await asyncio.gather(cluster.restart("broker-a"), cluster.restart("broker-a"))
+            assert await registered(cluster) == cluster.brokers
+
+    run(scenario)
+
+
+def test_brokers_that_are_added_at_once_have_names_of_their_own(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            names = await asyncio.gather(*(cluster.add_broker() for _ in range(3)))
+            assert sorted(names) == ["broker-b", "broker-c", "broker-d"]
+            assert await registered(cluster) == cluster.brokers
+
+    run(scenario)
+
+
+def test_what_is_under_way_when_the_block_ends_leaves_nothing(run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            late = [
+                asyncio.create_task(cluster.restart("broker-a")),
+                asyncio.create_task(cluster.restart("broker-a")),
+                asyncio.create_task(cluster.add_broker()),
+                asyncio.create_task(cluster.add_broker()),
+            ]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*late, return_exceptions=True)
+        assert all(isinstance(each, ClusterError) for each in (outcomes[1], outcomes[3]))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "../outside", "a b", "x" * 256])
+def test_a_brokers_name_is_a_name(tmp_path: Path, name: str) -> None:
+    with (
+        Cluster(directory=tmp_path / "data") as cluster,
+        pytest.raises(ClusterError, match="cannot be called"),
+    ):
+        cluster.add_broker(name)
+    assert os.listdir(tmp_path) == ["data"]  # noqa: PTH208
+
+
+def test_a_cluster_that_has_ended_does_nothing_more(run: Run) -> None:
+    with Cluster() as blocking:
+        pass
+    with pytest.raises(ClusterError, match="has ended"):
+        blocking.kill("broker-a")
+    with pytest.raises(ClusterError, match="has ended"):
+        blocking.pause("broker-a")
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            pass
+        for use in (cluster.kill("broker-a"), cluster.restart("broker-a"), cluster.add_broker()):
+            with pytest.raises(ClusterError, match="has ended"):
+                await use
+
+    run(scenario)
+
+
+def test_a_cluster_that_runs_is_not_entered_again(run: Run) -> None:
+    plan = Cluster()
+    with plan as cluster:
+        with pytest.raises(ClusterError, match="runs already"), plan:
+            pass
+        asyncio.run(turns(cluster.nameserver, 1))
+
+    async def scenario() -> None:
+        async with plan as cluster:
+            with pytest.raises(ClusterError, match="runs already"):
+                async with plan:
+                    pass
+            await turns(cluster.nameserver, 1)
+
+    run(scenario)
+
+
 # --- interceptors
 
 
