@@ -29,6 +29,7 @@ STATUS, STATUS_ASKED = (
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
 )
+V4 = Version.V4_9_3
 V5 = Version.V5_0_0
 
 
@@ -296,6 +297,24 @@ def test_5_x_moves_the_group_itself_with_and_without_members() -> None:
     tool.ask(RESET, reset(0), version=V5)
     assert broker.core.offsets.of("g", "T") == dict.fromkeys(range(4), 0)
     assert set(told_offsets(member.received(RESET_TOLD)[0]).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("version", "after_ms", "expected"),
+    [(V5, 2_400, 3), (V5, 3_000, 3), (V5, 60_000, 10), (V4, 2_400, 2), (V4, 3_000, 3), (V4, 60_000, 9)],
+)
+def test_a_time_between_messages_means_the_nearest_one_to_4_9_and_the_next_one_to_5_x(
+    version: int, after_ms: int, expected: int
+) -> None:
+    broker = Driver()
+    start_ms = broker.now.wall_ms
+    with_offsets(broker)
+    broker.core.find_or_create_group("g", broker.now)
+    consumer(broker, "c1")
+    answer = broker.connect().ask(RESET, reset(start_ms + after_ms), version=version)
+    assert decode_body(ResetOffsetBody, answer.body).offset_table == {
+        queue(queue_id): expected for queue_id in range(4)
+    }
 
 
 def test_5_x_can_move_one_queue_to_an_offset() -> None:

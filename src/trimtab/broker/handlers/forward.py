@@ -161,7 +161,7 @@ def _offsets_for_4(core: BrokerCore, header: ResetOffset) -> dict[MessageQueue, 
         committed = core.offsets.get(header.group, header.topic, queue_id)
         if committed is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
-        wanted = _offset_at(core, header, queue_id)
+        wanted = _offset_at(core, header, queue_id, TimeRule.NEAREST)
         table[_queue(core, header, queue_id)] = wanted if header.is_force else min(wanted, committed)
     return table
 
@@ -172,7 +172,7 @@ def _offsets_for_5(core: BrokerCore, header: ResetOffset) -> dict[MessageQueue, 
         raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
     if header.queue_id is None or header.queue_id < 0:
         return {
-            _queue(core, header, queue_id): _offset_at(core, header, queue_id)
+            _queue(core, header, queue_id): _offset_at(core, header, queue_id, TimeRule.LOWER)
             for queue_id in range(topic.read_queue_nums)
         }
     return {_queue(core, header, header.queue_id): _offset_in_one_queue(core, header, topic, header.queue_id)}
@@ -185,7 +185,7 @@ def _offset_in_one_queue(core: BrokerCore, header: ResetOffset, topic: TopicConf
             f"topic {header.topic} has {topic.read_queue_nums} queues, no queue {queue_id}",
         )
     if header.offset is None or header.offset == TO_THE_END:
-        return _offset_at(core, header, queue_id)
+        return _offset_at(core, header, queue_id, TimeRule.LOWER)
     low, high = core.store.min_offset(header.topic, queue_id), core.store.max_offset(header.topic, queue_id)
     if not low <= header.offset <= high:
         raise Refused(
@@ -199,10 +199,11 @@ def _queue(core: BrokerCore, header: ResetOffset, queue_id: int) -> MessageQueue
     return MessageQueue(header.topic, core.settings.broker_name, queue_id)
 
 
-def _offset_at(core: BrokerCore, header: ResetOffset, queue_id: int) -> int:
+def _offset_at(core: BrokerCore, header: ResetOffset, queue_id: int, rule: TimeRule) -> int:
+    """4.9 goes to the nearest message, so never behind the last one; 5.x to the first one that is not older."""
     if header.timestamp < 0:
         return core.store.max_offset(header.topic, queue_id)
-    return max(0, core.store.offset_by_time(header.topic, queue_id, header.timestamp, TimeRule.NEAREST))
+    return max(0, core.store.offset_by_time(header.topic, queue_id, header.timestamp, rule))
 
 
 def _reset_body(table: dict[MessageQueue, int], *, is_cpp: bool) -> bytes:
