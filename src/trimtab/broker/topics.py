@@ -104,7 +104,7 @@ class TopicTable:
             return None
         if default_topic == names.DEFAULT_TOPIC and not self._settings.auto_create_topics:
             return None
-        queues = max(0, min(queues, default.write_queue_nums))
+        queues = max(1, min(queues, default.write_queue_nums))  # nobody could ever send to one without
         created = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues,

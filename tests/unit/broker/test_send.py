@@ -1,10 +1,12 @@
 """Sends: what is stored, what is refused, and when a sender hears of it."""
 
+import msgspec
 import pytest
 
 from tests.unit.broker.driver import Driver, HeldExecutor
 from trimtab.broker.settings import BrokerSettings
 from trimtab.wire.batch import BatchEntry, encode_batch
+from trimtab.wire.bodies import TopicConfig
 from trimtab.wire.codes import RequestCode, ResponseCode
 from trimtab.wire.headers.base import decode_ext
 from trimtab.wire.headers.send import SendMessage, SendMessageResponse
@@ -148,6 +150,48 @@ def test_a_queue_that_does_not_exist_is_refused_and_minus_one_means_any() -> Non
     assert answer.code == ResponseCode.SYSTEM_ERROR
     for _ in range(20):
         assert 0 <= client.send("T", queue_id=-1).queue_id < 4
+
+
+def test_a_topic_without_queues_to_write_takes_nothing_that_nobody_could_read() -> None:
+    broker = Driver()
+    client = broker.connect()
+    broker.core.topics.put(TopicConfig(topic_name="T", read_queue_nums=0, write_queue_nums=0), broker.now)
+    header = client.send_header("T", queue_id=-1)
+    assert client.ask(RequestCode.SEND_MESSAGE_V2, header, b"x").code == ResponseCode.SYSTEM_ERROR
+    assert broker.core.store.max_offset("T", 0) == 0
+
+
+@pytest.mark.parametrize("queues", [0, -1])
+def test_a_topic_made_by_sending_has_a_queue_at_least(queues: int) -> None:
+    broker = Driver()
+    client = broker.connect()
+    header = msgspec.structs.replace(client.send_header("T", queue_id=0), default_topic_queue_nums=queues)
+    assert client.ask(RequestCode.SEND_MESSAGE_V2, header, b"x").code == ResponseCode.SUCCESS
+    topic = broker.core.topics.get("T")
+    assert topic is not None
+    assert (topic.read_queue_nums, topic.write_queue_nums) == (1, 1)
+    assert [found.body for found in client.pull("T")] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("DELAY", "1", ResponseCode.MESSAGE_ILLEGAL),
+        ("TIMER_DELAY_SEC", "10", ResponseCode.MESSAGE_ILLEGAL),
+        ("TIMER_DELAY_MS", "10", ResponseCode.MESSAGE_ILLEGAL),
+        ("TIMER_DELIVER_MS", "10", ResponseCode.MESSAGE_ILLEGAL),
+        ("DELAY", "0", ResponseCode.SUCCESS),
+        ("MY_DELAY", "1", ResponseCode.SUCCESS),
+    ],
+)
+def test_a_batch_is_not_delivered_before_the_time_that_it_asks_for(
+    name: str, value: str, code: ResponseCode
+) -> None:
+    client = Driver().connect()
+    properties = encode_properties({name: value}).decode()
+    header = msgspec.structs.replace(client.send_header("T"), properties=properties)
+    body = encode_batch([BatchEntry(b"x", b"", 0)])
+    assert client.ask(RequestCode.SEND_BATCH_MESSAGE, header, body).code == code
 
 
 def test_a_body_over_the_limit_is_refused() -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from trimtab.broker import names
 from trimtab.broker.core import BrokerCore
-from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, place
+from trimtab.broker.placing import TIMER_WISHES, Incoming, Placed, delay_level, place
 from trimtab.broker.recalls import recall_handle_of
 from trimtab.broker.requests import (
     LATER,
@@ -269,8 +269,6 @@ def _send_batch(
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
         )
-    if _HOLDS[0] in (header.properties or ""):
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed; send its messages one by one")
     suffix = _common_properties(core, header)
     batch = _split(core, body, suffix)
     size = len(batch.bodies)
@@ -318,6 +316,8 @@ def _common_properties(core: BrokerCore, header: SendMessageV2) -> bytes:
     """What a batch says of all its messages, to be put behind the properties of each."""
     common = decode_properties((header.properties or "").encode())
     common.pop(keys.WAIT, None)
+    if delay_level(common) > 0 or any(wish in common for wish in TIMER_WISHES):
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed; send its messages one by one")
     return (
         b"\x02%b%b" % (encode_properties(common), core.cluster_property) if common else core.cluster_property
     )
@@ -334,7 +334,9 @@ def queue_for_sending(core: BrokerCore, header: SendMessageV2, now: Now) -> int:
     if 0 <= queue_id < topic.write_queue_nums:
         return queue_id
     if queue_id < 0:
-        return core.chance.randrange(max(1, topic.write_queue_nums))
+        if not topic.write_queue_nums:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic[{header.topic}] has no queue to write")
+        return core.chance.randrange(topic.write_queue_nums)
     if queue_id >= topic.read_queue_nums:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
