@@ -213,7 +213,9 @@ class _Node(Generic[S]):
 def _load_acl(file: Path) -> Acl:
     from trimtab.broker.acl_file import load_acl  # noqa: PLC0415 - not before: reading YAML takes long to load
 
-    return load_acl(file)
+    acl = load_acl(file)
+    acl.require_admin()
+    return acl
 
 
 _AnyNode = _Node["_Broker"] | _Node["_Names"]

@@ -288,12 +288,22 @@ class Acl:
         self._save(rules)
         self.rules = rules
 
+    def require_admin(self) -> None:
+        """`AclError` if brokers with these accounts could not register with name servers that have the same."""
+        if self.admin_credentials() is None:
+            raise AclError(
+                f"{self.file_name}: no account is an admin, so no broker could register; give one of them admin: true"
+            )
+
     def admin_credentials(self) -> Credentials | None:
-        """What a server of this cluster signs its own requests with: the first admin account, if there is one."""
-        for account in self.rules.accounts.values():
-            if account.may_do_all:
-                return Credentials(account.access_key, account.secret_key)
-        return None
+        """What a server of this cluster signs its own requests with: an admin account, if there is one. One that is held to lists
+        will do where there is no other: registering names no topic and no group.
+        """
+        admins = [account for account in self.rules.accounts.values() if account.admin]
+        if not admins:
+            return None
+        chosen = next((account for account in admins if account.may_do_all), admins[0])
+        return Credentials(chosen.access_key, chosen.secret_key)
 
 
 def authorize(account: Account, command: Command, access: Access, header: Header) -> None:

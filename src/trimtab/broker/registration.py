@@ -38,8 +38,9 @@ class Registrar:
         *,
         every_s: float = EVERY_S,
         tls: ssl.SSLContext | None = None,
-        credentials: Credentials | None = None,
+        credentials: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
+        """`credentials` is asked for each request: accounts may change meanwhile."""
         self._credentials = credentials
         self._identity = identity
         self._topics = topics
@@ -174,8 +175,9 @@ class Registrar:
         if connection is None or not connection.is_open:
             connection = self._connections[address] = await PeerConnection.open(address, tls=self._tls)
         ext = encode_ext(header)
-        if self._credentials is not None:
-            ext = self._credentials.signed(ext, body)
+        credentials = self._credentials()
+        if credentials is not None:
+            ext = credentials.signed(ext, body)
         command = Command(code=code, opaque=connection.next_opaque(), ext=ext, body=body)
         return await connection.ask(command, timeout_s=ANSWER_S_MAX)
 

@@ -227,10 +227,8 @@ class BrokerServer:
 
     async def _register(self) -> None:
         settings, core = self.plan.settings, self.core
-        acl, credentials = self.plan.acl, self.plan.credentials
-        if acl is not None:
-            credentials = credentials or acl.admin_credentials()
-            for warning in acl.warnings:
+        if self.plan.acl is not None:
+            for warning in self.plan.acl.warnings:
                 _log.warning("%s: %s", settings.broker_name, warning)
         host, _, port = core.address.rpartition(":")
         identity = RegisterBroker(
@@ -246,11 +244,15 @@ class BrokerServer:
             core.topics.snapshot,
             every_s=self.plan.register_every_s,
             tls=self.plan.nameserver_tls,
-            credentials=credentials,
+            credentials=self._credentials,
         )
         core.changed_routes = set()
         await self._registrar.start()
         core.when_registered = self._registrar.when_told
+
+    def _credentials(self) -> Credentials | None:
+        acl = self.plan.acl
+        return self.plan.credentials or (None if acl is None else acl.admin_credentials())
 
     # --- events -----------------------------------------------------------------------------------------------
 

@@ -208,6 +208,8 @@ def run_up(
             f"--broker-port {broker_port} leaves no port for broker {brokers}; say a lower one"
         )
     acl, tls, folder = outside.load_acl(), outside.tls(), storage.folder()
+    if acl is not None:
+        acl.require_admin()
     limits, store = limits_for(1 + brokers, brokers), storage.store_settings()
 
     def plans(nameserver: str) -> "list[BrokerPlan]":
