@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.raw import RawConnection
-from tests.security.accounts import ADMIN, ORDERS, SAMPLE_FILE, acl_in, written
+from tests.security.accounts import ADMIN, ORDERS, SAMPLE_FILE, acl_in, sample_acl, written
 from tests.security.live import running
 from trimtab.broker.acl import AclError
 from trimtab.broker.acl_file import load_acl
@@ -20,16 +20,19 @@ NEW_TOPIC = {
 }  # fmt: skip
 
 
-def test_a_broker_is_registered_on_when_the_secret_of_its_account_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names_know", [True, False])
+def test_a_broker_is_registered_on_when_the_secret_of_its_account_changes(
+    tmp_path: Path, names_know: bool
+) -> None:
     acl = acl_in(tmp_path)
     changed = Credentials(ADMIN.access_key, "another-secret-0815")
     form = {"accessKey": changed.access_key, "secretKey": changed.secret_key, "admin": "true"}
-    with running(BrokerPlan(acl=acl), guard=acl) as servers:
+    with running(BrokerPlan(acl=acl), guard=acl if names_know else sample_acl()) as servers:
         with RawConnection(servers.broker_address, ADMIN) as admin:
             assert admin.ask(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, form).code == ResponseCode.SUCCESS
         with (
             RawConnection(servers.broker_address, changed) as admin,
-            RawConnection(servers.names_address, changed) as names,
+            RawConnection(servers.names_address, changed if names_know else ADMIN) as names,
         ):
             assert admin.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC).code == ResponseCode.SUCCESS
             route = names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "invoices"})

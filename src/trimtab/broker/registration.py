@@ -42,6 +42,8 @@ class Registrar:
     ) -> None:
         """`credentials` is asked for each request: accounts may change meanwhile."""
         self._credentials = credentials
+        self._accepted: dict[str, Credentials] = {}
+        """What each name server took last."""
         self._identity = identity
         self._topics = topics
         self._every_s = every_s
@@ -171,11 +173,23 @@ class Registrar:
             _log.info("name server %s was not told that this broker stops: %s", address, error)
 
     async def _ask(self, address: str, code: RequestCode, header: Header, body: bytes) -> Command:
+        """Signed by the account as it is now. A name server with accounts of its own may know of no change yet: then as before."""
+        present, former = self._credentials(), self._accepted.get(address)
+        answer = await self._ask_as(present, address, code, header, body)
+        if answer.code == ResponseCode.SUCCESS:
+            if present is not None:
+                self._accepted[address] = present
+        elif former is not None and former != present:
+            answer = await self._ask_as(former, address, code, header, body)
+        return answer
+
+    async def _ask_as(
+        self, credentials: Credentials | None, address: str, code: RequestCode, header: Header, body: bytes
+    ) -> Command:
         connection = self._connections[address]
         if connection is None or not connection.is_open:
             connection = self._connections[address] = await PeerConnection.open(address, tls=self._tls)
         ext = encode_ext(header)
-        credentials = self._credentials()
         if credentials is not None:
             ext = credentials.signed(ext, body)
         command = Command(code=code, opaque=connection.next_opaque(), ext=ext, body=body)
