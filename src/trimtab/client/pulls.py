@@ -123,7 +123,7 @@ class QueuePulls:
         self._retry_s = pulling.retry_s_min
         self._loop: asyncio.AbstractEventLoop
         self.last_pull_ms = session.clock.monotonic_ms()
-        """When a pull was last sent or would have been but for flow control: Java gives up queues that stay silent."""
+        """When it was last tried to pull, whatever came of that: Java gives up queues of which nothing of the kind is heard."""
 
     def __repr__(self) -> str:
         state = "dropped" if self._is_dropped else "stopped" if self._is_stopped else "on"
@@ -138,6 +138,11 @@ class QueuePulls:
     def end(self) -> int | None:
         """The queue's end as the last answer told it."""
         return self._pipeline.end
+
+    @property
+    def is_held_back(self) -> bool:
+        """It is not pulled because we want it so: flow control, or what was pulled leaves no room."""
+        return self._is_stopped or self._waits_for_room
 
     @property
     def is_over(self) -> bool:
@@ -383,6 +388,7 @@ class QueuePulls:
 
     async def _mended(self, error: TrimtabError | None) -> None:
         while True:
+            self.last_pull_ms = self._session.clock.monotonic_ms()
             try:
                 if error is not None:
                     self._owner.on_trouble(self.queue, error)

@@ -129,10 +129,8 @@ class Engine:
     def note_pulls(self) -> None:
         now_ms = self._session.clock.monotonic_ms()
         for queue, held in self.held.items():
-            if held.pulls is None:
-                continue
-            waits_for_us = self.is_paused or held.why_held_back is not None
-            self.machine.on_pull(queue, now_ms if waits_for_us else held.pulls.last_pull_ms)
+            if held.pulls is not None:
+                self.machine.on_pull(queue, now_ms if held.pulls.is_held_back else held.pulls.last_pull_ms)
 
     async def start_of(self, queue: MessageQueue) -> int:
         return await start_of(queue, self._rule, self._offsets, self._brokers)

@@ -297,6 +297,41 @@ def test_c7_a_queue_whose_pulls_fell_silent_is_taken_anew() -> None:
     play(scenario)
 
 
+def test_c7_a_queue_that_waits_for_room_is_not_silent() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send(cluster, [Message(TOPIC, b"%d" % number * 500) for number in range(200, 240)])
+        gate = asyncio.Event()
+        inbox = Inbox()
+        lost: list[MessageQueue] = []
+
+        async def handle(message: Received) -> None:
+            await gate.wait()
+            await inbox(message)
+
+        options: dict[str, Any] = {
+            "consuming": SOON,
+            "pulling": Pulling(held_bytes_max=1),
+            "on_lost": lost.extend,
+        }
+        async with consumer(cluster, handle, **options) as one:
+            held = one._engine.held
+            await eventually(
+                lambda: any(it.pulls is not None and it.pulls.is_held_back for it in held.values()), "no room"
+            )
+            for it in held.values():
+                assert it.pulls is not None
+                if it.pulls.is_held_back:
+                    it.pulls.last_pull_ms -= 130_000  # as long as the slowest handler takes
+            rounds = one._rounds.count
+            await eventually(lambda: one._rounds.count > rounds + 3, "the member looked again")
+            assert lost == []
+            gate.set()
+            await eventually(lambda: len(inbox.messages) >= 40, "all came")
+        assert len(set(inbox.bodies)) == len(inbox.bodies) == 40
+
+    play(scenario)
+
+
 def test_c12_flow_control_stops_pulls_of_a_queue_and_of_the_process() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         async with Producer("pg", nameserver=cluster.nameserver) as producer:
