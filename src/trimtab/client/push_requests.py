@@ -136,15 +136,20 @@ class BrokerRequests:
         clock = self._session.clock
         began_ms = clock.monotonic_ms()
         result, remark = ConsumeResult.CR_SUCCESS, None
+        limit = asyncio.timeout(DIRECTLY_S_MAX)
         try:
             (stored,) = decode_messages(command.body)
             queue = MessageQueue(stored.topic, broker_name, stored.queue_id)
-            async with asyncio.timeout(DIRECTLY_S_MAX):
+            async with limit:
                 await call([Received(queue, stored)])
         except ConsumeLater:
             result = ConsumeResult.CR_LATER
-        except Exception as error:  # noqa: BLE001 - whatever the handler raises is the answer
+        except (Exception, asyncio.CancelledError) as error:  # whatever the handler raises is the answer
+            if _is_cancelled(error):
+                raise
             result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
+            if limit.expired():
+                remark = f"the handler did not end within {DIRECTLY_S_MAX:g} s and was cancelled"
         body = ConsumeMessageDirectlyResult(
             order=self._asked.is_ordered,
             consume_result=result,
@@ -165,6 +170,12 @@ class BrokerRequests:
         self._doing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("what a broker asked for failed: %s", error, exc_info=error)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether this task is to end; else a handler says of itself that it was cancelled."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _reset_table(body: bytes) -> dict[MessageQueue, int]:

@@ -117,7 +117,7 @@ def test_a_message_can_be_handled_right_now_without_any_offset() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         await sent(cluster, 1)
         seen: list[Received] = []
-        raises: list[Exception] = []
+        raises: list[BaseException] = []
 
         async def handle(message: Received) -> None:
             seen.append(message.detach())
@@ -150,8 +150,42 @@ def test_a_message_can_be_handled_right_now_without_any_offset() -> None:
                 ConsumeResult.CR_THROW_EXCEPTION,
                 "ValueError: broken",
             )
+            raises[0] = asyncio.CancelledError()
+            result = await directly()
+            assert (result.consume_result, result.remark) == (
+                ConsumeResult.CR_THROW_EXCEPTION,
+                "CancelledError: ",
+            )
             await asyncio.sleep(0)
-            assert [message.body for message in seen] == [b"0"] * 4
+            assert [message.body for message in seen] == [b"0"] * 5
             assert held(it) == offsets or sum(held(it).values()) == 1
+
+    play(scenario)
+
+
+def test_a_handler_that_takes_too_long_with_a_message_for_now_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trimtab.client.push_requests.DIRECTLY_S_MAX", 0.05)
+
+    async def scenario(cluster: AsyncCluster) -> None:
+        await sent(cluster, 1)
+        seen: list[Received] = []
+
+        async def handle(message: Received) -> None:
+            seen.append(message.detach())
+            if len(seen) > 1:
+                await asyncio.Event().wait()
+
+        async with consumer(cluster, handle) as it:
+            await eventually(lambda: len(seen) == 1, "it came")
+            header = ConsumeMessageDirectly(
+                consumer_group="g", client_id=it.client_id, msg_id=seen[0].offset_message_id
+            )
+            code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+            result = await answer_of(cluster, code, header, ConsumeMessageDirectlyResult)
+            assert isinstance(result, ConsumeMessageDirectlyResult)
+            assert result.consume_result is ConsumeResult.CR_THROW_EXCEPTION
+            assert result.remark == "the handler did not end within 0.05 s and was cancelled"
 
     play(scenario)
