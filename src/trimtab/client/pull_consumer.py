@@ -112,6 +112,7 @@ class PullConsumer:
         self._committing: asyncio.Task[None] | None = None
         self._membership: Membership | None = None
         self._session: Session
+        self._assigning: asyncio.Lock
         self._reading: Reading
         self._requests: BrokerRequests
         self._is_open = False
@@ -149,6 +150,7 @@ class PullConsumer:
             self._session, self._wire_group, self._subscriptions, self._start_rule, self._pulling,
             commits=self._auto_commit_s is not None,
         )  # fmt: skip
+        self._assigning = asyncio.Lock()
         self._session.roles.consumers[self._wire_group] = self._describe
         self._requests = BrokerRequests(self._session, self._answers(), None)
         self._requests.listen()
@@ -242,24 +244,44 @@ class PullConsumer:
         return (await self._session.route(with_namespace(self._options.namespace, topic))).readable
 
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = "*") -> None:
-        """Reads exactly these queues from now on, whatever others of the group read; not together with `subscribe`."""
+        """Reads exactly these queues from now on, whatever others of the group read; not together with `subscribe`.
+
+        Of queues that are read already, what waits is asked for anew if the filter is another. A failure changes nothing.
+        """
         self._require_open()
-        if self._is_subscribed:
-            raise SettingsError(f"group {self.group!r} subscribes: its queues are given by the group")
+        self._must_not_subscribe()
         wanted = dict.fromkeys(map(self._on_wire, queues))
-        topics = {queue.topic for queue in wanted}
-        for topic in topics:
-            await self._session.route(topic)
-            self._subscriptions.add(topic, expression, self._clock.wall_ms())
-        for topic in set(self._subscriptions.topics) - topics:
-            self._subscriptions.remove(topic)
-        for queue in [queue for queue in self._reading.shelf.queues if queue not in wanted]:
-            await self._reading.lay_aside(queue)
-        await self._session.send_heartbeats()
+        async with self._assigning:
+            await self._assign(wanted, expression)
+
+    async def _assign(self, wanted: Mapping[MessageQueue, None], expression: Expression) -> None:
+        now_ms = self._clock.wall_ms()
+        asked = [
+            subscription_of(topic, expression, now_ms)
+            for topic in dict.fromkeys(queue.topic for queue in wanted)
+        ]
+        await self._check(asked)
         new = [queue for queue in wanted if queue not in self._reading.shelf.queues]
         offsets = await asyncio.gather(*map(self._reading.start_of, new))
+        self._require_open()
+        self._must_not_subscribe()
+        # Not before all was found good.
+        for data in asked:
+            before = self._reading.wanted(data.topic) if data.topic in self._subscriptions else None
+            self._subscriptions.add(data.topic, expression, now_ms)
+            if before not in (None, self._reading.wanted(data.topic)):
+                self._reading.want(data.topic)
+        for queue in [queue for queue in self._reading.shelf.queues if queue not in wanted]:
+            await self._reading.lay_aside(queue)
+        for topic in set(self._subscriptions.topics) - {data.topic for data in asked}:
+            self._subscriptions.remove(topic)
+        await self._session.send_heartbeats()
         for queue, offset in zip(new, offsets, strict=True):
             self._reading.take(queue, offset)
+
+    def _must_not_subscribe(self) -> None:
+        if self._is_subscribed:
+            raise SettingsError(f"group {self.group!r} subscribes: its queues are given by the group")
 
     async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Adds a topic, or changes what is wanted of it; the group shares its queues. A failure changes nothing."""

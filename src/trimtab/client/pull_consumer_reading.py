@@ -70,7 +70,7 @@ class Reading:
 
     async def start_of(self, queue: MessageQueue) -> int:
         """Where a queue is read from: where we left it ourselves, or where the group stands, else as `start` says."""
-        remembered = self._remembered.pop(queue, None)
+        remembered = self._remembered.get(queue)
         committed = await self.offsets.committed(queue) if remembered is None else None
         stored = stored_for_pull(remembered, NOT_STORED if committed is None else committed)
         start = where_to_start(self._start_rule, queue.topic, stored)
@@ -85,6 +85,7 @@ class Reading:
         """Reads a queue from now on; whether it does: not a queue of a topic that was given up while it was being taken."""
         if not self._is_open or queue.topic not in self._subscriptions:
             return False
+        self._remembered.pop(queue, None)
         shelved = self.shelf.queues[queue] = Shelved(queue, offset, self._session.clock.wall_ms())
         shelved.pulls = QueuePulls(
             self._session, self, self._group, queue, offset, self.wanted(queue.topic),

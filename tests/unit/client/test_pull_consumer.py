@@ -11,7 +11,7 @@ from tests.unit.client.pull_scenes import ONE, play, send, send_to_one, until
 from trimtab.client.pull_consumer import PullConsumer
 from trimtab.client.received import Received
 from trimtab.client.subscriptions import SQL
-from trimtab.errors import ClosedError, NoPermissionError, NoRouteError, SettingsError
+from trimtab.errors import ClosedError, NoPermissionError, NoRouteError, SettingsError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
 from trimtab.testing import AsyncCluster
@@ -106,6 +106,55 @@ def test_what_is_not_wanted_does_not_come(expression: str | SQL) -> None:
         async with consumer_of(cluster, subscribe={"orders": expression}) as consumer:
             found = await gather(consumer, 100)
             assert {message.tag for message in found} == {"eu"}
+            assert await consumer.poll(0.05) == []
+
+    play(scenario)
+
+
+def test_queues_that_are_read_already_get_another_filter_by_assigning_them_again() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 40, tag=lambda number: ("a", "b")[number % 2])
+        async with consumer_of(cluster) as consumer:
+            await consumer.assign([ONE], "a")
+            first = await consumer.poll(5, 1)
+            await consumer.assign([ONE], "b")
+            (message, *_) = await gather(consumer, 1)
+            assert (message.tag, message.queue_offset) == ("b", first[0].queue_offset + 1)
+            await consumer.seek(ONE, "begin")
+            assert {message.tag for message in await gather(consumer, 20)} == {"b"}
+
+    play(scenario)
+
+
+def test_an_assignment_that_fails_changes_nothing() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 10, tag=lambda _: "a")
+        other = MessageQueue("orders", "broker-a", 1)
+        async with consumer_of(cluster) as consumer:
+            await consumer.assign([ONE], "a")
+            for queues, expression in (
+                ([other, MessageQueue("nowhere", "broker-a", 0)], "*"),
+                ([other, MessageQueue("orders", "broker-z", 0)], "*"),
+                ([other], SQL("((a")),
+            ):
+                with pytest.raises(TrimtabError):
+                    await consumer.assign(queues, expression)
+                assert consumer.assigned == (ONE,)
+            assert len(await gather(consumer, 10)) == 10
+
+    play(scenario)
+
+
+def test_two_who_assign_at_once_do_it_one_after_the_other() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 10)
+        async with consumer_of(cluster) as consumer:
+            queues = await consumer.queues("orders")
+            await asyncio.gather(*(consumer.assign(some) for some in (queues, (), queues, queues)))
+            assert set(consumer.assigned) == set(queues)
+            found = await gather(consumer, 11)
+            places = {(message.queue, message.queue_offset) for message in found}
+            assert len(found) == len(places) == 11
             assert await consumer.poll(0.05) == []
 
     play(scenario)
