@@ -263,6 +263,9 @@ class PullConsumer:
         await self._check(asked)
         new = [queue for queue in wanted if queue not in self._reading.shelf.queues]
         offsets = await asyncio.gather(*map(self._reading.start_of, new))
+        for queue, offset in zip(new, offsets, strict=True):
+            if offset < 0:
+                raise SettingsError(f"group {self.group!r} has no offset in {queue} to start at: commit one")
         self._require_open()
         self._must_not_subscribe()
         # Not before all was found good.

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from trimtab.balance.start import NOT_STORED, At, AtTime, StartRule, stored_for_pull, where_to_start
+from trimtab.balance.start import NOT_STORED, At, AtTime, NotNow, StartRule, stored_for_pull, where_to_start
 from trimtab.client.pull_consumer_offsets import QueueOffsets, Where
 from trimtab.client.pull_consumer_shelf import Shelf, Shelved
 from trimtab.client.pulls import OffsetMoved, Pulled, QueuePulls, Riding, Room, Wanted
@@ -69,13 +69,21 @@ class Reading:
         return self._subscriptions.topics
 
     async def start_of(self, queue: MessageQueue) -> int:
-        """Where a queue is read from: where we left it ourselves, or where the group stands, else as `start` says."""
+        """Where a queue is read from: where we left it ourselves, or where the group stands, else as `start` says. Negative: nowhere now."""
         remembered = self._remembered.get(queue)
         committed = await self.offsets.committed(queue) if remembered is None else None
         stored = stored_for_pull(remembered, NOT_STORED if committed is None else committed)
         start = where_to_start(self._start_rule, queue.topic, stored)
         if isinstance(start, At):
             return start.offset
+        if isinstance(start, NotNow):
+            _log.warning(
+                "group %s has offset %d in %s, where nobody can start: set another",
+                self._group,
+                stored,
+                queue,
+            )
+            return -1
         where: Where = "end"
         if isinstance(start, AtTime):
             where = datetime.fromtimestamp(start.at_ms / 1000, UTC)

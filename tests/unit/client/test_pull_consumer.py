@@ -17,6 +17,8 @@ from trimtab.settings import Pulling
 from trimtab.testing import AsyncCluster
 from trimtab.wire.codes import RESPONSE_FLAG, RequestCode, ResponseCode
 from trimtab.wire.commands import Command
+from trimtab.wire.headers.base import encode_ext
+from trimtab.wire.headers.consume import OffsetResponse
 
 
 def consumer_of(cluster: AsyncCluster, group: str = "g", **options: object) -> PullConsumer:
@@ -141,6 +143,26 @@ def test_an_assignment_that_fails_changes_nothing() -> None:
                     await consumer.assign(queues, expression)
                 assert consumer.assigned == (ONE,)
             assert len(await gather(consumer, 10)) == 10
+
+    play(scenario)
+
+
+def test_c10_an_offset_below_minus_one_starts_nothing_and_skips_nothing() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 3)
+        answer = Command(
+            code=ResponseCode.SUCCESS, opaque=0, flag=RESPONSE_FLAG, ext=encode_ext(OffsetResponse(offset=-5))
+        )
+        stop = cluster.intercept(RequestCode.QUERY_CONSUMER_OFFSET, lambda _: answer)
+        async with consumer_of(cluster, start="last") as consumer:
+            with pytest.raises(SettingsError, match="no offset in orders@broker-a:0 to start at"):
+                await consumer.assign([ONE])
+            assert consumer.assigned == ()
+        async with consumer_of(cluster, start="last", subscribe={"orders": "*"}) as consumer:
+            assert consumer.assigned == ()
+            stop()
+            consumer._rebalance_soon()
+            assert len(await gather(consumer, 3)) >= 3
 
     play(scenario)
 
