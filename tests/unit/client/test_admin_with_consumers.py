@@ -82,3 +82,29 @@ def test_members_say_how_far_they_are_before_they_have_committed_it() -> None:
                 assert not told.failures
 
     asyncio.run(run())
+
+
+def test_a_group_is_moved_in_a_topic_that_its_members_do_not_read() -> None:
+    async def run() -> None:
+        async with (
+            Cluster(brokers=1) as cluster,
+            trimtab.Admin(nameserver=cluster.nameserver, timeouts=PATIENT) as admin,
+            trimtab.Producer("shop", nameserver=cluster.nameserver) as producer,
+        ):
+            for topic in ("orders", "bills"):
+                await admin.create_topic(topic, queues=1)
+                await producer.send(trimtab.Message(topic, b"1"))
+            (queue,) = (row.queue for row in (await admin.topic_queues("bills")).queues)
+            await admin.set_offset("billing", queue, 1)
+            async with trimtab.PushConsumer(
+                "billing", subscribe={"orders": "*"}, handler=handle, nameserver=cluster.nameserver
+            ):
+                change = await admin.reset_offsets("billing", "bills", "begin")
+                assert [(move.before, move.after) for move in change.moves] == [(1, 0)]
+                assert change.through == "broker"
+                (stored,) = await admin.group_offsets("billing", "bills")
+                assert not stored.offset
+                planned = await admin.reset_offsets("billing", "orders", "begin", dry_run=True)
+                assert planned.through == "members"
+
+    asyncio.run(run())

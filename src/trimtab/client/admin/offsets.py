@@ -8,6 +8,7 @@ import asyncio
 
 from trimtab.client.admin.groups import Groups
 from trimtab.client.admin.rows import (
+    GroupMembers,
     GroupOffset,
     MemberOffset,
     MemberOffsets,
@@ -120,7 +121,7 @@ class Offsets(Groups):
 
         With `dry_run` nothing changes and the answer says what would. A group whose members are connected can be moved to a
         time, the beginning or the end, through its members, who drop what they hold and take seconds for it. Moving it to
-        an offset needs the members to be stopped.
+        an offset needs the members to be stopped. Members who read other topics only do not count.
         """
         if to == "time" and at_ms is None:
             raise SettingsError("a reset to a time needs at_ms")
@@ -140,11 +141,11 @@ class Offsets(Groups):
             group=group,
             topic=topic,
             moves=tuple(moves),
-            through="members" if members.views else "broker",
+            through="members" if _reads(members, topic) else "broker",
         )
         if dry_run or not moves:
             return change
-        if not members.views:
+        if change.through == "broker":
             await self._set_all(group, brokers, change)
             return change
         if isinstance(to, int | dict):
@@ -266,3 +267,12 @@ class Offsets(Groups):
 
         (await self._each(asked, brokers, clone)).all_done()
         return change
+
+
+def _reads(members: GroupMembers, topic: str) -> bool:
+    """Whether there are members to move the group in a topic: who reads other topics would store nothing, and tell nobody.
+
+    Who subscribes to nothing has queues assigned, of any topic.
+    """
+    read = [[one.topic for one in view.subscriptions] for view in members.views]
+    return any(not topics or topic in topics for topics in read)
