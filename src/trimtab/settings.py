@@ -72,6 +72,11 @@ class Intervals:
     route_refresh_s: float = 30.0
     heartbeat_s: float = 30.0
 
+    def __post_init__(self) -> None:
+        """What would never pause is refused."""
+        if not (self.route_refresh_s > 0 and self.heartbeat_s > 0):
+            raise SettingsError("intervals must be above 0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:

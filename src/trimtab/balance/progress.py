@@ -13,6 +13,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from trimtab.errors import SettingsError
+
 MIB: Final = 1 << 20
 
 
@@ -30,6 +32,13 @@ class FlowLimits:
     """The same, instead of `queue_bytes_max`."""
     process_messages_max: int = 100_000
     process_bytes_max: int = 512 * MIB
+
+    def __post_init__(self) -> None:
+        """What would let nothing come any more is refused."""
+        for name in self.__slots__:
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise SettingsError(f"{name} {limit} must be 1 or more")
 
 
 def limits_of_queue(limits: FlowLimits, topic_queues: int) -> FlowLimits:

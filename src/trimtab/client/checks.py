@@ -1,13 +1,15 @@
 """What must be right with a message before anything is sent. PURE. The rules are Java's, and Apache brokers'."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from trimtab.errors import InvalidMessageError
+from trimtab.errors import InvalidMessageError, SettingsError
 from trimtab.model import Message
 from trimtab.wire.properties import RESERVED
 from trimtab.wire.resources import GROUP_LENGTH_MAX, NAME, RETRY_PREFIX, TOPIC_LENGTH_MAX
 
 I32 = -(2**31), 2**31 - 1
+I64_MAX = 2**63 - 1
 _FORBIDDEN_TOPICS = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
@@ -68,6 +70,23 @@ def check_seconds(what: str, seconds: object) -> None:
     """A time that ends."""
     if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
         raise InvalidMessageError(f"{what} is {seconds!r}; give a number of seconds above 0")
+
+
+def check_offset(queue: object, offset: object) -> int:
+    """An offset that can be stored. A negative one would be kept by Apache's brokers, and no member would ever start there."""
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise SettingsError(f"{offset!r} is no offset in {queue}: give a whole number")
+    if not 0 <= offset <= I64_MAX:
+        raise SettingsError(f"offset {offset} in {queue} is not between 0 and {I64_MAX}")
+    return offset
+
+
+def check_time(when: datetime) -> int:
+    """A time that a broker can be asked for, in ms since 1970; without a time zone it is that of this machine."""
+    try:
+        return int(when.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise SettingsError(f"{when} is no time that a queue can be searched for: {error}") from None
 
 
 def check_batch(messages: Sequence[Message]) -> None:

@@ -22,9 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from trimtab.balance.pipeline import Tally
-from trimtab.balance.start import From, StartRule
 from trimtab.balance.strategies import Strategy, by_name
-from trimtab.client.checks import check_group
+from trimtab.client.checks import check_group, check_offset
 from trimtab.client.namespaces import with_namespace
 from trimtab.client.pull_consumer_answers import Answers, properties_of
 from trimtab.client.pull_consumer_members import Membership
@@ -34,10 +33,11 @@ from trimtab.client.pull_consumer_shelf import Shelved
 from trimtab.client.pulls import SQL92, Wanted
 from trimtab.client.push_chores import check_filters, find_routes
 from trimtab.client.push_requests import BrokerRequests
+from trimtab.client.push_settings import start_rule
 from trimtab.client.ranges import read_columns
 from trimtab.client.received import Received
 from trimtab.client.sessions import acquire_session, connection_options, release_session
-from trimtab.client.subscriptions import Expression, Subscriptions, subscription_of
+from trimtab.client.subscriptions import Expression, Subscriptions, on_wire, subscription_of
 from trimtab.errors import ClosedError, SettingsError
 from trimtab.io.chance import Chance
 from trimtab.io.clock import Clock, SystemClock
@@ -103,10 +103,10 @@ class PullConsumer:
         )
         self._given_client_id = client_id
         self._wire_group = with_namespace(namespace, group)
-        self._start_rule = _start_rule(start)
+        self._start_rule = start_rule(start)
         self._strategy = by_name(strategy, own_strategies) if isinstance(strategy, str) else strategy
         self._auto_commit_s = auto_commit_s
-        wanted = {with_namespace(namespace, topic): wish for topic, wish in (subscribe or {}).items()}
+        wanted = on_wire(namespace, {} if subscribe is None else subscribe)
         self._subscriptions = Subscriptions(wanted, self._clock.wall_ms())
         self._is_subscribed = bool(wanted)
         self._committing: asyncio.Task[None] | None = None
@@ -219,7 +219,8 @@ class PullConsumer:
 
     @property
     def client_id(self) -> str:
-        """How brokers list this consumer."""
+        """How brokers list this consumer, once it has started."""
+        self._must_have_started()
         return self._session.client_id
 
     @property
@@ -230,12 +231,14 @@ class PullConsumer:
 
     def tallies(self) -> tuple[Tally, ...]:
         """Pulls sent and wasted, for each queue that is read."""
+        self._must_have_started()
         shelved = self._reading.shelf.queues.values()
         return tuple(one.pulls.tally for one in shelved if one.pulls is not None)
 
     @property
     def assigned(self) -> tuple[MessageQueue, ...]:
         """The queues that are read now."""
+        self._must_have_started()
         return tuple(self._reading.shelf.queues)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -332,6 +335,7 @@ class PullConsumer:
     # --- messages ---------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
+        self._must_have_started()
         return self
 
     async def __anext__(self) -> Received:
@@ -388,6 +392,10 @@ class PullConsumer:
             )
         return shelved
 
+    def _must_have_started(self) -> None:
+        if not hasattr(self, "_reading"):
+            raise ClosedError("the consumer has not been started: use `async with PullConsumer(...)`")
+
     def _require_open(self) -> None:
         if not self._is_open:
             raise ClosedError(f"{self!r} is closed, or was never started")
@@ -419,9 +427,8 @@ class PullConsumer:
         """Stores these offsets; without them, all that was handed out is done and committed. A failure is raised."""
         self._require_open()
         if offsets is not None:
-            await asyncio.gather(
-                *(self._reading.offsets.commit(self._on_wire(queue), at) for queue, at in offsets.items())
-            )
+            checked = [(self._on_wire(queue), check_offset(queue, at)) for queue, at in offsets.items()]
+            await asyncio.gather(*(self._reading.offsets.commit(queue, at) for queue, at in checked))
             return
         for shelved in self._reading.shelf.queues.values():
             shelved.done = shelved.handed
@@ -461,11 +468,3 @@ class PullConsumer:
 def _wanted_of(topic: str, expression: Expression) -> Wanted:
     data = Subscriptions({topic: expression}, 0).all[0]
     return Wanted(data.sub_string or "*", data.expression_type)
-
-
-def _start_rule(start: Start) -> StartRule:
-    if isinstance(start, datetime):
-        return StartRule(From.TIMESTAMP, int(start.timestamp() * 1000))
-    if start not in ("first", "last"):
-        raise SettingsError(f"start {start!r} is none of 'first', 'last' and a datetime")
-    return StartRule(From.FIRST if start == "first" else From.LAST)

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from trimtab.client.checks import I64_MAX, check_time
 from trimtab.client.commits import Table
 from trimtab.client.session import Session
 from trimtab.client.turns import Turns
@@ -36,7 +37,7 @@ class QueueOffsets:
     async def of(self, queue: MessageQueue, where: Where) -> int:
         """The offset of a place."""
         if isinstance(where, datetime):
-            at_ms = int(where.timestamp() * 1000)
+            at_ms = check_time(where)
             header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=at_ms)
             return await self._offset(
                 queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, f"offset at {where}"
@@ -91,4 +92,6 @@ class QueueOffsets:
 def _offset_said(queue: MessageQueue, where: object) -> int:
     if not isinstance(where, int) or isinstance(where, bool):
         raise SettingsError(f"{where!r} is no place in {queue}: say an offset, 'begin', 'end' or a datetime")
+    if abs(where) > I64_MAX:
+        raise SettingsError(f"offset {where} in {queue} is more than brokers can count")
     return where

@@ -78,10 +78,7 @@ class Reading:
             return start.offset
         if isinstance(start, NotNow):
             _log.warning(
-                "group %s has offset %d in %s, where nobody can start: set another",
-                self._group,
-                stored,
-                queue,
+                "%s has offset %d in %s, where nobody can start: set another", self._group, stored, queue
             )
             return -1
         where: Where = "end"

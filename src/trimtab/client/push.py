@@ -56,7 +56,7 @@ from trimtab.client.push_settings import Consuming, chosen_strategy, start_rule
 from trimtab.client.push_trace import ConsumeTrace
 from trimtab.client.session import Session
 from trimtab.client.sessions import acquire_session, connection_options, release_session
-from trimtab.client.subscriptions import Expression, Subscriptions, subscription_of, wanted_of
+from trimtab.client.subscriptions import Expression, Subscriptions, on_wire, subscription_of, wanted_of
 from trimtab.errors import ClientIdTakenError, ClosedError, SettingsError
 from trimtab.io.chance import Chance, seeded_chance
 from trimtab.io.clock import Clock, SystemClock
@@ -172,10 +172,7 @@ class PushConsumer:
         self._rule = start_rule(start)
         self._batch_messages_max = batch_messages_max
         self._callbacks = Callbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
-        self._subscriptions = Subscriptions(
-            {self._on_wire(topic): expression for topic, expression in subscribe.items()},
-            self._clock.wall_ms(),
-        )
+        self._subscriptions = Subscriptions(on_wire(namespace, subscribe), self._clock.wall_ms())
         check_choice(self._plan.planner, client_id, self._subscriptions.topics)
         if not broadcast:
             self._subscriptions.add(RETRY_PREFIX + self.group_on_wire, "*", self._clock.wall_ms())
@@ -204,6 +201,8 @@ class PushConsumer:
     @property
     def client_id(self) -> str:
         """How brokers list this member, once it has started."""
+        if self._closed is None:
+            raise ClosedError("the consumer has not been started: use `async with PushConsumer(...)`")
         return self._session.client_id
 
     @property

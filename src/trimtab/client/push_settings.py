@@ -9,7 +9,7 @@ from trimtab.balance.ordered import SUSPEND_MS
 from trimtab.balance.progress import FlowLimits
 from trimtab.balance.start import From, StartRule
 from trimtab.balance.strategies import Planner, Strategy
-from trimtab.client.checks import check_topic
+from trimtab.client.checks import check_time, check_topic
 from trimtab.errors import SettingsError
 
 RECONSUME_TIMES_MAX = 16
@@ -85,7 +85,7 @@ def chosen_strategy(
 def start_rule(start: str | datetime) -> StartRule:
     """Where a group without offsets begins. PURE."""
     if isinstance(start, datetime):
-        return StartRule(From.TIMESTAMP, int(start.timestamp() * 1000))
+        return StartRule(From.TIMESTAMP, check_time(start))
     if start == "first":
         return StartRule(From.FIRST)
     if start == "last":

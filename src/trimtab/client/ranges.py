@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from trimtab.balance.pipeline import Tally
 from trimtab.client.pulls import OffsetMoved, Pulled, QueuePulls, Riding, Room, Wanted
 from trimtab.client.session import Session
-from trimtab.errors import RangeGoneError, RangeUnreachableError, TrimtabError
+from trimtab.errors import RangeGoneError, RangeUnreachableError, SettingsError, TrimtabError
 from trimtab.model import MessageQueue
 from trimtab.settings import Pulling
 
@@ -86,7 +86,7 @@ async def read_columns(
     """
     from trimtab.wire.columns import COLUMNS, decode_columns  # noqa: PLC0415 - numpy and pyarrow are an extra
 
-    names = tuple(COLUMNS if columns is None else columns)
+    names = COLUMNS if columns is None else _names(columns, COLUMNS)
     offsets = range(start, end)
     bodies: list[bytes] = []
     gathered = 0
@@ -103,6 +103,15 @@ async def read_columns(
                 bodies, gathered = [], 0
     if bodies:
         yield decode_columns(bodies, names, tags=wanted.tags, offsets=offsets)
+
+
+def _names(columns: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    strange = [name for name in names if name not in known]
+    if strange or not names:
+        wrong = ", ".join(map(repr, strange)) or "nothing"
+        raise SettingsError(f"{wrong} is no column of a message; there are {', '.join(known)}")
+    return names
 
 
 class _RangeReader:

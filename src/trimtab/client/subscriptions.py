@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from trimtab.client.checks import check_topic
+from trimtab.client.namespaces import with_namespace
 from trimtab.client.pulls_values import ALL, SQL92, TAG, Wanted
 from trimtab.errors import SettingsError
 from trimtab.wire.bodies import SubscriptionData
@@ -27,6 +28,10 @@ Expression: TypeAlias = str | SQL
 def subscription_of(topic: str, expression: Expression, version: int) -> SubscriptionData:
     """A subscription, its version in ms. Topic and expression are checked as far as that can be done here."""
     check_topic(topic)
+    if not isinstance(expression, str | SQL):
+        raise SettingsError(
+            f"the filter {expression!r} for topic {topic!r} is neither a text like 'a || b' nor SQL(...)"
+        )
     if isinstance(expression, SQL):
         if not expression.expression.strip():
             raise SettingsError(f"the SQL filter for topic {topic!r} is empty")
@@ -46,6 +51,15 @@ def subscription_of(topic: str, expression: Expression, version: int) -> Subscri
         code_set=tuple(map(java_hash, tags)),
         sub_version=version,
     )
+
+
+def on_wire(namespace: str | None, subscribe: Mapping[str, Expression]) -> dict[str, Expression]:
+    """What users say by topic, with the topics' names on the wire."""
+    if not isinstance(subscribe, Mapping):
+        raise SettingsError(
+            f"subscribe={subscribe!r} is no table: say a filter for each topic, as in {{'orders': '*'}}"
+        )
+    return {with_namespace(namespace, topic): expression for topic, expression in subscribe.items()}
 
 
 def wanted_of(data: SubscriptionData) -> Wanted:

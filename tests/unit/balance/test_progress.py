@@ -1,10 +1,13 @@
 """How far a queue has come, and when it must not be pulled: promise G8 and the flow limits."""
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.balance.progress import MIB, FlowLimits, Load, Piece, Progress, limits_of_queue, why_to_hold
+from trimtab.errors import SettingsError
 
 
 def pieces(progress: Progress[Piece], *offsets: int, size_bytes: int = 10) -> list[Piece]:
@@ -138,3 +141,9 @@ def test_a_limit_for_a_topic_is_shared_by_its_queues_and_stands_above_that_of_a_
     assert limits_of_queue(limits, 1_000).queue_messages_max == 1, "never so little that nothing goes on"
     assert limits_of_queue(limits, 1_000).queue_bytes_max == MIB
     assert limits_of_queue(FlowLimits(), 8) == FlowLimits()
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(FlowLimits)])
+def test_a_limit_that_would_let_nothing_come_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} 0 must be 1 or more"):
+        FlowLimits(**{name: 0})

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 import trimtab
 from trimtab.client.admin.diagnosis import diagnose
 from trimtab.client.admin.facts import facts_of
+from trimtab.errors import SettingsError
 from trimtab.io.clock import SystemClock
 from trimtab.settings import Timeouts
 from trimtab.testing import Cluster
@@ -106,5 +109,16 @@ def test_a_group_is_moved_in_a_topic_that_its_members_do_not_read() -> None:
                 assert not stored.offset
                 planned = await admin.reset_offsets("billing", "orders", "begin", dry_run=True)
                 assert planned.through == "members"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("offset", [-1, 1.5, True, "7", 2**63])
+def test_an_offset_that_nobody_could_start_at_is_not_set(offset: object) -> None:
+    async def run() -> None:
+        async with trimtab.Admin(nameserver="127.0.0.1:1") as admin:
+            queue = trimtab.MessageQueue("orders", "broker-a", 0)
+            with pytest.raises(SettingsError, match="offset"):
+                await admin.set_offset("billing", queue, offset)  # type: ignore[arg-type]
 
     asyncio.run(run())

@@ -217,6 +217,30 @@ def test_only_a_queue_that_is_read_can_be_sought() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("offset", [-1, 1.5, True, 2**63])
+def test_an_offset_that_nobody_could_start_at_is_not_committed(offset: int) -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 3)
+        async with consumer_of(cluster) as consumer:
+            await consumer.commit({ONE: 2})
+            with pytest.raises(SettingsError, match="offset"):
+                await consumer.commit({ONE: offset})
+            assert await consumer.committed(ONE) == 2
+
+    play(scenario)
+
+
+def test_an_offset_that_no_broker_can_count_is_no_place() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 3)
+        async with consumer_of(cluster) as consumer:
+            await consumer.assign([ONE])
+            with pytest.raises(SettingsError, match="more than brokers can count"):
+                await consumer.seek(ONE, 2**63)
+
+    play(scenario)
+
+
 def test_an_offset_that_is_gone_is_passed_on_to_where_the_broker_says() -> None:
     async def scenario(cluster: AsyncCluster) -> None:
         await send_to_one(cluster, 10)
@@ -457,11 +481,29 @@ def test_a_closed_consumer_says_so() -> None:
     play(scenario)
 
 
+def test_a_consumer_that_never_started_says_so() -> None:
+    async def scenario() -> None:
+        consumer = PullConsumer("g", nameserver="h:1")
+        for ask in (
+            lambda: consumer.assigned,
+            lambda: consumer.client_id,
+            consumer.tallies,
+            lambda: aiter(consumer),
+        ):
+            with pytest.raises(ClosedError, match="has not been started"):
+                ask()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
         (lambda: PullConsumer("g", nameserver="h:1", start="middle"), "none of 'first', 'last'"),  # type: ignore[arg-type]
         (lambda: PullConsumer("g", nameserver="h:1", auto_commit_s=0), "must be positive"),
+        (lambda: PullConsumer("g", nameserver="h:1", start=datetime.min), "no time that a queue can be"),  # noqa: DTZ901 - a zone would make it one
+        (lambda: PullConsumer("g", nameserver="h:1", subscribe="orders"), "no table"),  # type: ignore[arg-type]
+        (lambda: PullConsumer("g", nameserver="h:1", subscribe={"orders": ["a"]}), "neither a text"),  # type: ignore[dict-item]
         (lambda: Pulling(depth_max=0), "1 or more"),
         (lambda: Pulling(suspend_ms=30_000), "longer than suspend_ms"),
         (lambda: Pulling(retry_s_min=9), "at most retry_s_max"),
@@ -493,5 +535,22 @@ def test_columns_of_a_part_of_a_queue_equal_its_messages() -> None:
                 assert table[name].to_pylist() == [getattr(message, name) for message in found[:2_800]]
             some = [b async for b in consumer.pull_columns(ONE, columns=["tag"], expression="us")]
             assert pa.Table.from_batches(some)["tag"].to_pylist() == ["us"] * 1_500
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("columns", ["bodie", ["body", "nope"], []])
+def test_columns_that_messages_do_not_have_are_named(columns: list[str]) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def scenario(cluster: AsyncCluster) -> None:
+        await send_to_one(cluster, 3)
+        async with consumer_of(cluster) as consumer:
+            with pytest.raises(SettingsError, match="no column of a message; there are topic, "):
+                async for _ in consumer.pull_columns(ONE, columns=columns):
+                    pass
+            (batch,) = [batch async for batch in consumer.pull_columns(ONE, columns="body")]
+            assert batch.schema.names == ["body"]
+            assert batch.num_rows >= 3
 
     play(scenario)

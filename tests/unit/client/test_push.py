@@ -26,6 +26,7 @@ from trimtab.client.received import Received
 from trimtab.client.subscriptions import SQL
 from trimtab.errors import ClosedError, InvalidMessageError, SettingsError, SubscriptionParseFailedError
 from trimtab.model import Message, MessageQueue
+from trimtab.settings import Intervals
 from trimtab.testing import AsyncCluster
 from trimtab.wire.bodies import ConsumeFromWhere, ConsumerConnection, ConsumeType, MessageModel
 from trimtab.wire.codes import LanguageCode, RequestCode, ResponseCode
@@ -326,6 +327,9 @@ def test_what_makes_no_sense_is_refused_before_anything_starts() -> None:
         ({"batch_messages_max": 0}, "batch_messages_max"),
         ({"subscribe": {TOPIC: SQL(" ")}}, "empty"),
         ({"subscribe": {TOPIC: "||"}}, "names no tag"),
+        ({"subscribe": {TOPIC: ["eu", "us"]}}, "neither a text"),
+        ({"subscribe": [TOPIC]}, "no table"),
+        ({"start": datetime.min}, "no time that a queue can be searched for"),  # noqa: DTZ901 - a zone would make it one
     ]
     for options, text in mistakes:
         with pytest.raises(SettingsError, match=text):
@@ -334,6 +338,10 @@ def test_what_makes_no_sense_is_refused_before_anything_starts() -> None:
         make(subscribe={"no spaces please": "*"})
     with pytest.raises(ClosedError, match="not open"):
         make().holdings()
+    with pytest.raises(ClosedError, match="has not been started"):
+        _ = make().client_id
+    with pytest.raises(SettingsError, match="above 0"):
+        Intervals(heartbeat_s=0)
 
 
 def test_a_closed_consumer_stays_closed_and_wait_ends() -> None:

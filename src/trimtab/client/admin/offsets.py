@@ -16,6 +16,7 @@ from trimtab.client.admin.rows import (
     QueueMove,
     QueueRange,
 )
+from trimtab.client.checks import check_offset
 from trimtab.errors import (
     ConsumerNotOnlineError,
     QueryNotFoundError,
@@ -94,6 +95,7 @@ class Offsets(Groups):
 
     async def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Sets one offset at the broker. Members that are connected will commit theirs over it: see `reset_offsets`."""
+        check_offset(queue, offset)
         address = (await self._masters([queue.broker_name]))[queue.broker_name]
         await self._set_offset(address, group, queue, offset)
 
