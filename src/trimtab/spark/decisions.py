@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from trimtab.model import MessageQueue
 from trimtab.spark.limits import TriggerLimits, capped_by_bytes, capped_by_offsets, is_due
-from trimtab.spark.losses import Kept, LossPolicy, loss_text
+from trimtab.spark.losses import Kept, LossPolicy, loss_text, ways_on
 from trimtab.spark.offsets import Offsets, Progress, QueueRange, next_progress
+from trimtab.spark.options import Choice
 from trimtab.spark.positions import ANY_BROKER, EARLIEST, LATEST, Position
 from trimtab.spark.problems import DataLossError, OptionError, one_of
 from trimtab.wire.hashing import java_hash
@@ -129,6 +130,18 @@ def refuse_confusion(queues: Iterable[MessageQueue]) -> None:
             )
 
 
+def unwanted(choice: Choice, queues: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
+    """Queues that a query does not name, because its options were changed since its checkpoint was made."""
+    return frozenset(queue for queue in queues if not _is_wanted(choice, queue))
+
+
+def _is_wanted(choice: Choice, queue: MessageQueue) -> bool:
+    if choice.queues is None:
+        return queue.topic in choice.topics or choice.wants_topic(queue.topic)
+    by_number = (one for one in choice.queues if one.broker_name == ANY_BROKER)
+    return queue in choice.queues or any(meant_by(one, [queue]) for one in by_number)
+
+
 def away_and_gone(
     lacking: Iterable[MessageQueue], live: Collection[str]
 ) -> tuple[frozenset[MessageQueue], frozenset[MessageQueue]]:
@@ -148,6 +161,8 @@ class Seen:
     """Of queues that are new or look as if they were made anew, and from time to time of all."""
     gone: frozenset[MessageQueue] = frozenset()
     """Queues of brokers that are there and do not have them any more."""
+    unwanted: frozenset[MessageQueue] = frozenset()
+    """Those of them that the options do not name any more; they may be there."""
     mean_bytes: Mapping[MessageQueue, float] = field(default_factory=dict)
 
 
@@ -208,17 +223,17 @@ def _begins(start: Progress, seen: Seen, loss: LossPolicy) -> tuple[dict[Message
             if first is not None:
                 begins[queue] = min(first, following)
             continue
-        lost = _loss(queue, known, first, following)
+        lost = _lost(queue, known, first, following)
         if lost is None:
             continue
+        part, have = lost
+        text = loss_text(part, have)
         if loss == "fail":
-            raise DataLossError(
-                f"{lost}; to go on without them set failOnDataLoss to warn or earliest, or begin with a new checkpoint"
-            )
+            raise DataLossError(f"{text}; {ways_on(part, have)}")
         begins[queue] = _anew(known, first, following, loss)
-        warnings.append(f"{lost}; the stream goes on at {begins[queue]}")
+        warnings.append(f"{text}; the stream goes on at {begins[queue]}")
     for queue in sorted(seen.gone, key=str):
-        text = loss_text(QueueRange.of(queue, start.offsets[queue], start.offsets[queue]), None)
+        text = _gone_text(queue, start.offsets[queue], is_unwanted=queue in seen.unwanted)
         if loss == "fail":
             raise DataLossError(
                 f"{text}; set failOnDataLoss to warn or earliest to go on with the other queues"
@@ -227,12 +242,24 @@ def _begins(start: Progress, seen: Seen, loss: LossPolicy) -> tuple[dict[Message
     return begins, tuple(warnings)
 
 
-def _loss(queue: MessageQueue, known: int, first: int | None, following: int) -> str | None:
+def _lost(
+    queue: MessageQueue, known: int, first: int | None, following: int
+) -> tuple[QueueRange, Kept] | None:
+    """What a stream cannot read of a queue, and what there is of it."""
     if following < known:
-        return loss_text(QueueRange.of(queue, known, known), Kept(first or 0, following))
+        return QueueRange.of(queue, known, known), Kept(min(first or 0, following), following)
     if first is not None and known < first:
-        return loss_text(QueueRange.of(queue, known, following), Kept(first, following))
+        return QueueRange.of(queue, known, following), Kept(first, following)
     return None
+
+
+def _gone_text(queue: MessageQueue, at: int, *, is_unwanted: bool) -> str:
+    if is_unwanted:
+        return (
+            f"{queue} was read up to offset {at}, and the query's options do not name it any more: name it again, or begin with a new"
+            " checkpoint"
+        )
+    return loss_text(QueueRange.of(queue, at, at), None)
 
 
 def _anew(known: int, first: int | None, following: int, loss: LossPolicy) -> int:

@@ -21,6 +21,7 @@ from trimtab.spark.background import background, patience_s
 from trimtab.spark.cluster import ClusterView, Layout, only
 from trimtab.spark.decisions import (
     Seen,
+    Step,
     Wishes,
     away_and_gone,
     batch_ranges,
@@ -30,6 +31,7 @@ from trimtab.spark.decisions import (
     resolved,
     special,
     times_wanted,
+    unwanted,
 )
 from trimtab.spark.limits import TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
@@ -39,7 +41,7 @@ from trimtab.spark.patience import Patience
 from trimtab.spark.positions import EARLIEST, LATEST, Position
 from trimtab.spark.problems import OptionError, OutageError
 from trimtab.spark.reminders import Reminders
-from trimtab.spark.samples import TOOLS_GROUP, Sampler
+from trimtab.spark.samples import SAMPLE_MESSAGES, TOOLS_GROUP, Sampler
 
 _log = logging.getLogger(__name__)
 
@@ -142,13 +144,10 @@ class Driver:
             self._refuse_to_end_unseen(start)
         bounds = await self._find_bounds(view, {*self._layout.addresses, *start.offsets})
         limits = options.trigger if limited else TriggerLimits()
-        seen = self._seen
-        if limits.bytes_max is not None:
-            seen = replace(seen, mean_bytes=await self._sizes(start))
         now_ms = self._clock.monotonic_ms()
         waited_ms = 1 << 62 if self._last_batch_ms is None else now_ms - self._last_batch_ms
         wishes = Wishes(limits, options.loss, bounds, waits=not self._is_available_now)
-        step = next_step(start, seen, wishes, waited_ms)
+        step = await self._step(start, wishes, waited_ms)
         for warning in step.warnings:
             self._reminders.say(warning, warning, now_ms)
         if step.progress is not start:
@@ -156,6 +155,27 @@ class Driver:
             self._seen_ms = None
             self._waiting_since = await self._left_behind(step.progress)
         return step.progress
+
+    async def _step(self, start: Progress, wishes: Wishes, waited_ms: int) -> Step:
+        """Where bytes are limited, messages are looked at where the batch begins, and where it would end: the larger ones count."""
+        step = next_step(start, self._seen, wishes, waited_ms)
+        if wishes.limits.bytes_max is None or step.progress is start:
+            return step
+        known = {**start.offsets, **step.progress.begins}
+        self._mean_bytes |= await self._sizes(known)
+        seen = replace(self._seen, mean_bytes=self._mean_bytes)
+        step = next_step(start, seen, wishes, waited_ms)
+        ends = {
+            queue: max(known[queue], end - SAMPLE_MESSAGES) for queue, end in step.progress.offsets.items()
+        }
+        larger = {
+            queue: size
+            for queue, size in (await self._sizes(ends)).items()
+            if size > seen.mean_bytes.get(queue, 0)
+        }
+        if not larger:
+            return step
+        return next_step(start, replace(seen, mean_bytes={**seen.mean_bytes, **larger}), wishes, waited_ms)
 
     def _refuse_to_end_unseen(self, start: Progress) -> None:
         """A run that ends where queues end has to see one; else name servers that know nothing yet would make it end at once."""
@@ -243,7 +263,8 @@ class Driver:
         firsts = await view.firsts(only(self._layout, asked_firsts))
         # Zero is what a broker says of a queue that it has nothing of yet, and -1 what some versions say.
         found = {queue: max(following, 0) for queue, following in nexts.found.items()}
-        self._seen = Seen(found, firsts.found, self._gone & start.offsets.keys())
+        gone = self._gone & start.offsets.keys()
+        self._seen = Seen(found, firsts.found, gone, unwanted(self._options.choice, gone))
         self._seen_ms = now_ms
 
     def _queues_to_ask_firsts(self, start: Progress, nexts: Offsets, now_ms: int) -> list[MessageQueue]:
@@ -335,17 +356,14 @@ class Driver:
             self._timed |= {queue for queue, number in wanted.items() if number == LATEST}
         return ends
 
-    async def _sizes(self, start: Progress) -> Mapping[MessageQueue, float]:
-        """Sampled once for each queue; sizes of messages in a queue rarely change their order of magnitude."""
-        unknown = {
-            queue: start.offsets[queue]
-            for queue, following in self._seen.nexts.items()
-            if queue not in self._mean_bytes and following > start.offsets.get(queue, following)
+    async def _sizes(self, places: Offsets) -> dict[MessageQueue, float]:
+        """How large messages are at these places, where there are any."""
+        waiting = {
+            queue: offset for queue, offset in places.items() if self._seen.nexts.get(queue, offset) > offset
         }
-        if unknown:
-            places = only(self._layout, unknown).addresses
-            self._mean_bytes |= await (await self._sampler()).mean_bytes(places, unknown)
-        return self._mean_bytes
+        if not waiting:
+            return {}
+        return await (await self._sampler()).mean_bytes(only(self._layout, waiting).addresses, waiting)
 
     # --- positions --------------------------------------------------------------------------------------------
 

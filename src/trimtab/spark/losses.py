@@ -51,7 +51,7 @@ def judge(
             continue
         text = loss_text(part, have)
         if policy == "fail":
-            raise DataLossError(f"{text}; {_ways_on(part, have)}")
+            raise DataLossError(f"{text}; {ways_on(part, have)}")
         left = _what_is_left(part, have, policy)
         warnings.append(f"{text}; {f'reading {left} instead' if left else 'nothing of it is read'}")
         lost += part.size - (left.size if left else 0)
@@ -61,22 +61,25 @@ def judge(
 
 
 def loss_text(part: QueueRange, have: Kept | None) -> str:
-    """What is missing, of which queue, and why that can be."""
+    """What is missing, of which queue, and why that can be. An empty range is a place to go on from."""
+    places = f"{part.start} to {part.end}" if part.size else f"from {part.start} on"
+    asked = f"{part.queue}: offsets {places} were to be read"
     if have is None:
-        return f"{part.queue}: offsets {part.start} to {part.end} were to be read, and the topic has no such queue any more"
+        return f"{asked}, and the topic has no such queue any more"
     if part.end > have.next:
         return (
-            f"{part.queue}: offsets {part.start} to {part.end} were to be read, and the queue ends at {have.next}: the topic was"
-            " removed and made anew, or the broker lost messages"
+            f"{asked}, and the queue ends at {have.next}, of which the broker keeps {have.first} to {have.next}: the topic was removed"
+            " and made anew, or the broker lost messages"
         )
-    gone = min(have.first, part.end) - part.start
+    gone = (min(have.first, part.end) if part.size else have.first) - part.start
     return (
-        f"{part.queue}: offsets {part.start} to {part.end} were to be read, and the broker keeps {have.first} to {have.next}:"
-        f" {gone} messages were removed before they were read (see fileReservedTime of the broker)"
+        f"{asked}, and the broker keeps {have.first} to {have.next}: {gone} messages were removed before they were read"
+        " (see fileReservedTime of the broker)"
     )
 
 
-def _ways_on(part: QueueRange, have: Kept | None) -> str:
+def ways_on(part: QueueRange, have: Kept | None) -> str:
+    """What to do about it: the options, and where another checkpoint would begin."""
     first = 0 if have is None else have.first
     place = json.dumps({part.topic: {part.broker_name: {str(part.queue_id): first}}})
     return (

@@ -299,6 +299,8 @@ def _only_one(reader: OptionReader, names: tuple[str, ...]) -> None:
 def _commits(reader: OptionReader, group: str | None, *, is_stream: bool) -> bool:
     # Kafka's source has a group for its rights and commits nothing.
     commits = reader.flag("commitOffsets", default=reader.text("group") is not None and is_stream)
+    if commits and not is_stream:
+        raise OptionError("commitOffsets", "true", "false in a batch: only streams commit")
     if commits and group is None:
         raise OptionError("commitOffsets", "true", "true only together with the option group")
     return commits

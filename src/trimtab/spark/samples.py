@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trimtab.client.session import Session
 from trimtab.errors import (
+    ProtocolError,
     PullNotFoundError,
     PullOffsetMovedError,
     PullRetryImmediatelyError,
@@ -24,7 +25,7 @@ from trimtab.wire.messages import StoredMessage, decode_messages
 TOOLS_GROUP = "TOOLS_CONSUMER"
 """Every broker has it, so that reading needs no group of its own."""
 _SUBSCRIPTION_FLAG = 4
-_SAMPLE_MESSAGES = 32
+SAMPLE_MESSAGES = 32
 _PULLED_AT_ONCE_MAX = 64
 
 StoreTimeAt = Callable[[int], Awaitable[int | None]]
@@ -91,13 +92,13 @@ class Sampler:
     async def mean_bytes(
         self, places: Mapping[MessageQueue, str], offsets: Mapping[MessageQueue, int]
     ) -> dict[MessageQueue, float]:
-        """How large a message is on the broker, from a handful of each queue."""
+        """How large a message is for who reads it, from a handful of each queue."""
         room = asyncio.Semaphore(_PULLED_AT_ONCE_MAX)
 
         async def one(queue: MessageQueue, address: str) -> float:
             async with room:
-                messages = await self.pull(queue, address, offsets[queue], _SAMPLE_MESSAGES)
-            return sum(message.stored_size for message in messages) / max(len(messages), 1)
+                messages = await self.pull(queue, address, offsets[queue], SAMPLE_MESSAGES)
+            return sum(map(_read_bytes, messages)) / max(len(messages), 1)
 
         sizes = await asyncio.gather(*(one(queue, address) for queue, address in places.items()))
         return {queue: size for queue, size in zip(places, sizes, strict=True) if size}
@@ -121,3 +122,12 @@ class Sampler:
             for queue, messages in zip(places, found, strict=True)
             if messages
         }
+
+
+def _read_bytes(message: StoredMessage) -> int:
+    """Bodies are compressed on brokers, and not in Spark."""
+    try:
+        body_bytes = len(message.body)
+    except ProtocolError:
+        return message.stored_size  # the task that reads it says what is wrong
+    return message.stored_size - message.stored_body_bytes + body_bytes

@@ -78,6 +78,8 @@ def projection(schema: StructType, options: SourceOptions) -> Projection:
                 field.simpleString(),
                 f"{field.name} as {one_of(kind.simpleString() for kind in allowed)}",
             )
+        if name in found:
+            raise OptionError("schema", field.simpleString(), f"each column once; {name} is there already")
         found.append(name)
     if options.columns and set(found) != set(named):
         raise OptionError(

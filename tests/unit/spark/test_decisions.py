@@ -11,15 +11,18 @@ from trimtab.spark.decisions import (
     Wishes,
     batch_ranges,
     next_step,
+    partition_number,
     refuse_confusion,
     resolved,
     times_wanted,
+    unwanted,
 )
 from trimtab.spark.lag import QueueLag, lags_of, summary
 from trimtab.spark.limits import TaskLimits, TriggerLimits, split_into_tasks
 from trimtab.spark.losses import Kept, judge
 from trimtab.spark.offsets import CheckpointError, Progress, QueueRange, progress_from_json, ranges_between
-from trimtab.spark.positions import EARLIEST, LATEST, Position
+from trimtab.spark.options import Choice
+from trimtab.spark.positions import ANY_BROKER, EARLIEST, LATEST, Position
 from trimtab.spark.problems import DataLossError, OptionError
 
 A, B, C = (MessageQueue("t", "broker-a", number) for number in range(3))
@@ -72,7 +75,9 @@ def test_a_batch_that_begins_beyond_the_end_is_judged() -> None:
     kept = {A: Kept(0, 20), B: Kept(0, 20), C: Kept(0, 20)}
     ranges = batch_ranges({A: 5, B: 20, C: 30}, {A: 20, B: 20, C: 20}, kept)
     assert ranges == [QueueRange.of(A, 5, 20), QueueRange.of(C, 30, 30)]
-    with pytest.raises(DataLossError, match=r"offsets 30 to 30 were to be read, and the queue ends at 20"):
+    with pytest.raises(
+        DataLossError, match=r"offsets from 30 on were to be read, and the queue ends at 20, .*keeps 0 to 20"
+    ):
         judge(ranges, kept, "fail")
     assert judge(ranges, kept, "warn").ranges == (QueueRange.of(A, 5, 20),)
     assert judge(ranges, kept, "earliest").ranges == (QueueRange.of(A, 5, 20), QueueRange.of(C, 0, 20))
@@ -123,10 +128,12 @@ def test_a_broker_that_is_away_keeps_its_offsets() -> None:
 
 def test_a_queue_that_ends_before_we_stand_was_made_anew() -> None:
     start = Progress({A: 100})
-    with pytest.raises(
-        DataLossError, match=r"t@broker-a:0: offsets 100 to 100 .* the queue ends at 5: the topic was removed"
-    ):
+    words = (
+        r"t@broker-a:0: offsets from 100 on .* the queue ends at 5, .* keeps 0 to 5: the topic was removed"
+    )
+    with pytest.raises(DataLossError, match=words) as caught:
         step(start, {A: 5}, {A: 0})
+    assert str(caught.value).endswith('startingOffsets={"t": {"broker-a": {"0": 0}}}')
     end = step(start, {A: 5}, {A: 0}, loss="earliest").progress
     assert ranges_between(start, end) == [QueueRange("t", "broker-a", 0, 0, 5)]
     found = step(start, {A: 5}, {A: 0}, loss="warn")
@@ -138,8 +145,9 @@ def test_a_queue_that_ends_before_we_stand_was_made_anew() -> None:
 def test_retention_that_overtook_the_stream() -> None:
     start = Progress({A: 10})
     words = r"the broker keeps 40 to 90: 30 messages were removed before they were read"
-    with pytest.raises(DataLossError, match=words):
+    with pytest.raises(DataLossError, match=words) as caught:
         step(start, {A: 90}, {A: 40})
+    assert str(caught.value).endswith('startingOffsets={"t": {"broker-a": {"0": 40}}}')
     end = step(start, {A: 90}, {A: 40}, loss="warn").progress
     assert ranges_between(start, end) == [QueueRange("t", "broker-a", 0, 40, 90)]
 
@@ -152,6 +160,27 @@ def test_a_queue_that_its_broker_does_not_have_any_more() -> None:
     found = next_step(start, seen, Wishes(NO_LIMITS, "warn"), 0)
     assert found.progress.offsets == {A: 11, B: 5}
     assert len(found.warnings) == 1
+
+
+def test_a_queue_that_the_options_name_no_longer_is_not_said_to_be_gone() -> None:
+    start = Progress({A: 10, B: 5})
+    seen = Seen({A: 11}, gone=frozenset({B}), unwanted=frozenset({B}))
+    with pytest.raises(
+        DataLossError, match=r"t@broker-a:1 was read up to offset 5, .* options do not name it"
+    ):
+        next_step(start, seen, Wishes(NO_LIMITS, "fail"), 0)
+    assert unwanted(Choice(queues=frozenset({A})), [A, B]) == {B}
+    numbers = frozenset({MessageQueue("t", ANY_BROKER, partition_number(A))})
+    assert unwanted(Choice(queues=numbers), [A, B]) == {B}
+    assert unwanted(Choice(topics=("s", "t")), [A, B]) == frozenset()
+    assert unwanted(Choice(topics=("s",)), [A, B]) == {A, B}
+    assert unwanted(Choice(pattern="t.*"), [A, B]) == frozenset()
+
+
+def test_a_place_before_the_first_message_says_how_many_are_gone() -> None:
+    words = r"t@broker-a:0: offsets from 0 on .* keeps 50 to 90: 50 messages were removed"
+    with pytest.raises(DataLossError, match=words):
+        judge([QueueRange.of(A, 0, 0)], {A: Kept(50, 90)}, "fail")
 
 
 def test_limits_share_out_by_backlog() -> None:

@@ -139,6 +139,8 @@ def test_a_group_commits_in_streams_unless_told_otherwise() -> None:
     assert read(group="g").commits
     assert not read(group="g", commitOffsets="false").commits
     assert not read(is_stream=False, group="g").commits
+    with pytest.raises(OptionError, match=r"'commitOffsets' is 'true'.*only streams commit"):
+        read(is_stream=False, group="g", commitOffsets="true")
 
 
 def test_patterns_leave_out_what_belongs_to_brokers() -> None:

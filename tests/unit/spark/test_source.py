@@ -100,6 +100,18 @@ def options(cluster: BlockingCluster, **more: str) -> dict[str, str]:
     }
 
 
+def test_a_stream_that_is_given_fewer_queues_is_told_so(cluster: BlockingCluster) -> None:
+    chosen = {**options(cluster, startingOffsets="earliest"), "topic": ""}
+    stream = Stream(**chosen, queues='{"orders": {"broker-a": [0, 1]}}')
+    for number in (0, 1):
+        fill(cluster, numbered(5), queue=MessageQueue("orders", "broker-a", number))
+    stream.run_until_idle()
+    fewer = Stream(**chosen, queues='{"orders": {"broker-a": [0]}}')
+    fewer.offsets, fewer.commits = stream.offsets, stream.commits
+    with pytest.raises(DataLossError, match=r"orders@broker-a:1 was read up to offset 5, .* name it again"):
+        fewer.trigger()
+
+
 def test_a_batch_reads_every_message_with_all_its_columns(cluster: BlockingCluster) -> None:
     fill(cluster, numbered(500))
     rows = read_batch(**options(cluster, minPartitions="3"))
@@ -134,6 +146,9 @@ def test_projection_by_columns_and_by_schema(cluster: BlockingCluster) -> None:
         read_batch(StructType([StructField("bodyy", BinaryType())]), **options(cluster))
     with pytest.raises(OptionError, match="queueId as int"):
         read_batch(StructType([StructField("queueId", LongType())]), **options(cluster))
+    twice = StructType([StructField("body", BinaryType()), StructField("BODY", StringType())])
+    with pytest.raises(OptionError, match=r"'schema' is 'BODY:string'.*each column once"):
+        read_batch(twice, **options(cluster))
     with pytest.raises(OptionError, match="'nonsense' is none of them"):
         source(**options(cluster, columns="nonsense")).schema()
     assert len(read_batch(mine, **options(cluster, columns="queueOffset,body"))) == 10
@@ -198,7 +213,7 @@ def test_ranges_of_a_batch(cluster: BlockingCluster) -> None:
         read_batch(**chosen, endingOffsets=place % (end + 1))
     assert len(read_batch(**chosen, endingOffsets=place % (end + 1), failOnDataLoss="warn")) == end
     assert read_batch(**chosen, startingOffsets=place % end) == []
-    with pytest.raises(DataLossError, match=f"offsets {end + 5} to .* ends at {end}"):
+    with pytest.raises(DataLossError, match=f"offsets from {end + 5} on .* ends at {end}"):
         read_batch(**chosen, startingOffsets=place % (end + 5))
     beyond = {**chosen, "startingOffsets": place % (end + 5)}
     assert read_batch(**beyond, failOnDataLoss="warn") == []
@@ -352,6 +367,19 @@ def test_limits_by_offsets_and_by_bytes(cluster: BlockingCluster) -> None:
     assert reported["since"], "how long what was left waits"
     stream.run_until_idle()
     assert len(stream.rows) == 80
+
+
+def test_messages_that_grow_do_not_burst_the_limit_of_bytes(cluster: BlockingCluster) -> None:
+    queue = MessageQueue("orders", "broker-a", 0)
+    fill(cluster, numbered(100), queue=queue)
+    fill(cluster, [body * 2_000 for body in numbered(100, "large-")], queue=queue)
+    stream = Stream(**options(cluster, startingOffsets="earliest", maxBytesPerTrigger="300k"))
+    biggest = 0
+    while len(stream.rows) < 200:
+        before = len(stream.rows)
+        assert stream.trigger()
+        biggest = max(biggest, sum(len(row["body"]) for row in stream.rows[before:]))
+    assert biggest <= 600_000, "sizes are samples, and none is off by more than that"
 
 
 def test_a_stream_may_have_an_end(cluster: BlockingCluster) -> None:
