@@ -185,6 +185,9 @@ def sink_options(options: Mapping[str, str], *, env: Lookup, content: Lookup) ->
     reader = OptionReader(options, SINK_OPTIONS)
     compress_from = reader.size("compressBodyOver")
     words = ("zlib", "lz4", "zstd", "none")
+    # Columns say all that these two say to a source: notebooks give both the same options.
+    reader.choice("schemaMode", "rocketmq", _SCHEMA_MODES)
+    reader.flag("includeHeaders", default=False)
     topic = reader.name("topic", what="topic", length_max=TOPIC_LENGTH_MAX)
     topic_queues = reader.count("createTopic")
     if topic_queues is not None and topic is None:

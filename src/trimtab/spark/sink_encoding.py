@@ -252,8 +252,8 @@ class _Rows:
                     f"the key {key!r} has a space in it, which separates keys; nothing of its batch was sent"
                 )
             column = pc.binary_join(_without_blanks(column, keys), " ")
-        elif pa.types.is_binary(column.type):
-            column = column.cast(pa.string())
+        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            column = self._decoded(name, column)
         self._refuse_separators(column, "keys")
         return pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, pa.string()), column)
 
@@ -261,15 +261,24 @@ class _Rows:
         """Kafka's headers as a map; a name that is there twice keeps its last value, as everywhere in RocketMQ."""
         rows: Any = self._batch.column(name)
         pairs = rows.flatten()  # without what null rows hide
+        counts = np.asarray(pc.fill_null(pc.list_value_length(rows), 0))
+        # What a null of a struct holds in its fields is anything: `flatten` of the struct makes it null.
+        keys, values = pairs.flatten()
+        nameless = np.flatnonzero(np.asarray(pc.is_null(keys)))
+        if len(nameless):
+            row = int(np.searchsorted(np.cumsum(counts), nameless[0], "right"))
+            self._fail(row, f"has a header without a name in column {name!r}")
+        borders: Any = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+        return pa.MapArray.from_arrays(borders, keys.cast(pa.string()), self._decoded(name, values))
+
+    def _decoded(self, name: str, values: Any) -> Any:
+        """Bytes as texts, which is what properties are."""
         try:
-            items = pairs.field("value").cast(pa.string())
+            return values.cast(pa.string())
         except pa.ArrowInvalid:
             raise SinkWriteError(
                 f"a value in {name!r} is no UTF-8, and properties are texts; nothing of its batch was sent"
             ) from None
-        counts = np.asarray(pc.fill_null(pc.list_value_length(rows), 0))
-        borders: Any = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
-        return pa.MapArray.from_arrays(borders, pairs.field("key"), items)
 
     def _own_properties(self, table: Any) -> Any:
         """The user's properties of each row, without those that RocketMQ uses itself."""

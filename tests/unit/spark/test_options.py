@@ -275,6 +275,8 @@ def test_errors_do_not_show_secrets() -> None:
         ({"tag": "a\nb"}, "tag", "without control characters"),
         ({"startingOffsets": "earliest"}, "startingoffsets", "producerGroup"),
         ({"stampReplays": "2"}, "stampReplays", "true, false"),
+        ({"schemaMode": "pulsar"}, "schemaMode", "rocketmq, kafka"),
+        ({"includeHeaders": "2"}, "includeHeaders", "true, false"),
         ({"createTopic": "yes"}, "createTopic", "a whole number of 1 or more"),
         ({"createTopic": "8", "topic": ""}, "createTopic", "together with the option topic"),
     ],

@@ -298,6 +298,12 @@ def test_headers_of_kafka_are_properties(cluster: BlockingCluster) -> None:
     bad = pa.array([[{"key": "n", "value": b"\xff"}]], kind)
     with pytest.raises(SinkWriteError, match="no UTF-8"):
         write(cluster, kinds, {"value": ["a"], "key": ["k"], "headers": bad})
+    nameless = pa.array([[], [{"key": "n", "value": b"1"}, None]], kind)
+    with pytest.raises(SinkWriteError, match="row 1 of this task has a header without a name"):
+        write(cluster, kinds, {"value": ["a", "b"], "key": ["k", "k"], "headers": nameless})
+    binary = schema(value=TEXT, key=BinaryType())
+    with pytest.raises(SinkWriteError, match="a value in 'key' is no UTF-8"):
+        write(cluster, binary, {"value": ["a"], "key": pa.array([b"\xff\x00"])})
     with pytest.raises(SinkSchemaError, match="array<struct<key: string, value: binary>>"):
         write(cluster, schema(value=TEXT, headers=ArrayType(TEXT)), {"value": ["a"]})
 
