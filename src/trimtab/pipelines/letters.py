@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.pipelines.balance import TRACE_TOPIC, trace_rows
+from trimtab.spark.access import connection_part
 from trimtab.spark.sink_encoding import SHARDING_KEY
 
 if TYPE_CHECKING:
@@ -44,16 +45,20 @@ def retries(
 
 def _read(spark: "SparkSession", topic: str, options: Mapping[str, str]) -> "DataFrame":
     found = spark.read.format("rocketmq").options(**options, topic=topic).load()
-    if _is_there(found, topic):
+    if _is_there(spark, topic, options):
         return found
     _log.warning("there is no topic %s: nothing was ever put there, or the group has another name", topic)
     return spark.createDataFrame([], found.schema)
 
 
-def _is_there(df: "DataFrame", topic: str) -> bool:
-    """Brokers make topics such as these with the first message."""
+def _is_there(spark: "SparkSession", topic: str, options: Mapping[str, str]) -> bool:
+    """Brokers make topics such as these with the first message.
+
+    What is asked for is empty: if Spark read one message and let the rest be, its worker would complain of a broken pipe.
+    """
+    nothing = {**connection_part(options), "topic": topic, "columns": "queueId", "endingTimestamp": "0"}
     try:
-        df.isEmpty()
+        spark.read.format("rocketmq").options(**nothing).load().isEmpty()
     except PySparkException as error:
         if f"option 'topic' is '{topic}'" not in str(error):
             raise
@@ -76,9 +81,8 @@ def _told(
 
 def _traces(spark: "SparkSession", options: Mapping[str, str]) -> "DataFrame | None":
     """None where nobody was ever traced: the topic is made by the first trace."""
-    traces = trace_rows(spark, options)
-    if _is_there(traces, TRACE_TOPIC):
-        return traces
+    if _is_there(spark, TRACE_TOPIC, options):
+        return trace_rows(spark, options)
     _log.warning("there is no topic %s: causes are not known; trace consumers to have them", TRACE_TOPIC)
     return None
 

@@ -39,7 +39,7 @@ class LagListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """A batch is done."""
         progress = event.progress
-        query = progress.name or str(progress.id)
+        query = self._names[str(progress.id)] = progress.name or str(progress.id)
         now_ms = self._clock.wall_ms()
         lags = tuple(
             lag

@@ -19,14 +19,16 @@ A, B, C = (MessageQueue("t", "broker-a", number) for number in range(3))
 QUERY = "11111111-2222-3333-4444-555555555555"
 
 
-def progress(read: dict[MessageQueue, int], ends: dict[MessageQueue, int]) -> QueryProgressEvent:
+def progress(
+    read: dict[MessageQueue, int], ends: dict[MessageQueue, int], name: str | None = None
+) -> QueryProgressEvent:
     """After a batch that read so far, of queues that end there."""
     source = {
         "description": "rocketmq", "startOffset": "", "numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0,
         "endOffset": json.dumps(Progress(read).to_json()), "latestOffset": json.dumps(Progress(ends).to_json()), "metrics": {},
     }  # fmt: skip
     report: dict[str, Any] = {
-        "id": QUERY, "runId": QUERY, "name": None, "timestamp": "", "batchId": 0, "batchDuration": 0, "durationMs": {}, "eventTime": {},
+        "id": QUERY, "runId": QUERY, "name": name, "timestamp": "", "batchId": 0, "batchDuration": 0, "durationMs": {}, "eventTime": {},
         "stateOperators": [], "sources": [source], "sink": {"description": "noop", "numOutputRows": 0, "metrics": {}}, "numInputRows": 0,
         "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0, "observedMetrics": {},
     }  # fmt: skip
@@ -54,3 +56,14 @@ def test_a_queue_that_is_gone_is_shown_no_longer() -> None:
     listener.onQueryTerminated(QueryTerminatedEvent.fromJson(ended))
     assert shown_in(registry) == {}
     assert listener.lags == {}
+
+
+def test_a_listener_that_came_after_its_query_forgets_it_too() -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(prometheus=True, registry=registry)
+    listener.onQueryProgress(progress({A: 1}, {A: 4}, name="archive"))
+    assert list(listener.lags) == ["archive"]
+    ended = {"id": QUERY, "runId": QUERY, "exception": None, "errorClassOnException": None}
+    listener.onQueryTerminated(QueryTerminatedEvent.fromJson(ended))
+    assert listener.lags == {}
+    assert shown_in(registry) == {}
