@@ -26,6 +26,9 @@ class OptionReader:
         self._refuse_unknown()
 
     def _refuse_unknown(self) -> None:
+        for given, value in self._given.items():
+            if given.startswith(_OF_A_TABLE):
+                raise OptionError(given, shown(given, value), _NO_TABLE)
         names = {name.lower(): name for name in self._known}
         for given in self._given:
             if given in names or given in _SPARKS_OWN or self._is_kafkas(given):
@@ -103,9 +106,12 @@ class OptionReader:
 
 
 _SPARKS_OWN = frozenset(
-    {"path", "paths", "header", "mode", "checkpointlocation", "queryname", "provider", "streamname"}
+    {"path", "paths", "header", "mode", "checkpointlocation", "queryname", "provider", "streamname", "owner"}
 )
 """What Spark itself may put beside ours."""
+_OF_A_TABLE = "option."
+"""So begin the options of CREATE TABLE when it asks for the columns; who reads the table later gets none of them."""
+_NO_TABLE = "a view in place of a table, of which Spark forgets the options: CREATE TEMPORARY VIEW name USING rocketmq OPTIONS (…)"
 
 
 def refuse_name(option: str, text: str, what: str, length_max: int) -> None:

@@ -252,6 +252,14 @@ def test_a_batch_cannot_begin_at_the_end() -> None:
         read(is_stream=False, startingOffsets="latest")
 
 
+def test_a_table_is_refused_because_spark_would_forget_its_options() -> None:
+    as_spark_gives_them = {"owner": "me", "provider": "rocketmq", **BASE}
+    assert read_from(as_spark_gives_them).choice == read().choice
+    table = {**as_spark_gives_them, "option.secretkey": "hunter2"}
+    with pytest.raises(OptionError, match=r"'option.secretkey' is '\*\*\*'.*CREATE TEMPORARY VIEW"):
+        read_from(table)
+
+
 def test_errors_do_not_show_secrets() -> None:
     with pytest.raises(OptionError) as caught:
         read(sercetKeyy="hunter2", accessKeyy="hunter3")
