@@ -73,6 +73,8 @@ class SinkColumns:
     row_id: str | None = None
     partition: str | None = None
     headers: str | None = None
+    kafka_key: str | None = None
+    """Kafka's word for `keys`. It chooses the queue, too, as it chooses the partition there."""
 
 
 def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
@@ -113,6 +115,7 @@ def sink_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
         row_id=found.get("rowId"),
         partition=found.get("partition"),
         headers=found.get("headers"),
+        kafka_key=found.get("key"),
     )
 
 

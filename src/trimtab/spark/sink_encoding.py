@@ -50,6 +50,8 @@ class EncodedRows:
     queue_ids: Any | None
     partitions: Any | None
     """A number for each row: rows with the same one go to the same queue."""
+    kafka_keys: Any | None
+    """Where rows have neither a sharding key nor a number, this chooses their queue."""
     is_delayed: Any | None
     has_times: bool = False
     """Whether rows wait for a moment of their own, which only newer brokers can keep."""
@@ -87,6 +89,7 @@ def encode_rows(
         broker_names=rows.column(columns.broker_name),
         queue_ids=rows.column(columns.queue_id),
         partitions=rows.column(columns.partition),
+        kafka_keys=None if columns.kafka_key is None else rows.texts(columns.kafka_key),
         is_delayed=rows.is_delayed(),
         has_times=columns.deliver_at is not None and batch.column(columns.deliver_at).null_count < len(batch),
     )
@@ -252,8 +255,8 @@ class _Rows:
                     f"the key {key!r} has a space in it, which separates keys; nothing of its batch was sent"
                 )
             column = pc.binary_join(_without_blanks(column, keys), " ")
-        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-            column = self._decoded(name, column)
+        else:
+            column = self.texts(name)
         self._refuse_separators(column, "keys")
         return pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, pa.string()), column)
 
@@ -270,6 +273,10 @@ class _Rows:
             self._fail(row, f"has a header without a name in column {name!r}")
         borders: Any = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
         return pa.MapArray.from_arrays(borders, keys.cast(pa.string()), self._decoded(name, values))
+
+    def texts(self, name: str) -> Any:
+        """A column that may be of bytes."""
+        return self._decoded(name, self._batch.column(name))
 
     def _decoded(self, name: str, values: Any) -> Any:
         """Bytes as texts, which is what properties are."""

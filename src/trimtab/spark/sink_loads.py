@@ -99,11 +99,17 @@ def _by_queue(
             None if names[at] is None or ids[at] is None else MessageQueue(topic, names[at], ids[at])
             for at in places
         ]
-    elif rows.sharding_keys is not None or rows.partitions is not None:
+    elif not (rows.sharding_keys is None and rows.partitions is None and rows.kafka_keys is None):
         queues = route_of(topic).writable.queues
         keys = _listed(rows.sharding_keys, len(rows))
         numbers = _listed(rows.partitions, len(rows))
-        wanted = [_queue_of_key(keys[at], queues) or _queue_of_number(numbers[at], queues) for at in places]
+        others = _listed(rows.kafka_keys, len(rows))
+        wanted = [
+            _queue_of_key(keys[at], queues)
+            or _queue_of_number(numbers[at], queues)
+            or _queue_of_key(others[at], queues)
+            for at in places
+        ]
     else:
         yield None, places
         return

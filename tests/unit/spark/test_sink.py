@@ -285,6 +285,36 @@ def test_rows_with_one_number_go_to_one_queue_in_order_unless_they_have_a_key(
     assert len({place[0][:2] for group, place in places.items() if isinstance(group, int)}) == 5
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_a_kafka_key_chooses_a_queue_unless_a_partition_is_given(
+    cluster: BlockingCluster, kind: pa.DataType
+) -> None:
+    rows = 120
+    keys = [None if at % 4 == 0 else f"user-{at % 3}".encode() for at in range(rows)]
+    batch: dict[str, Any] = {
+        "value": [str(at) for at in range(rows)],
+        "key": pa.array(keys, pa.binary()).cast(kind),
+        "partition": pa.array([2 if at % 4 == 1 else None for at in range(rows)], pa.int32()),
+    }
+    sparks = TEXT if kind == pa.string() else BinaryType()
+    for part in range(3):  # a key is not kept together by the chance of one request
+        chosen = {name: values[part * 40 :][:40] for name, values in batch.items()}
+        write(cluster, schema(value=TEXT, key=sparks, partition=IntegerType()), chosen)
+    places: dict[object, list[tuple[Any, ...]]] = {}
+    for row in rows_of(cluster):
+        at = int(row["body"])
+        key = keys[at]
+        assert row["keys"] == ([] if key is None else [key.decode()])
+        assert "__SHARDINGKEY" not in dict(row["properties"])
+        group = "partition 2" if at % 4 == 1 else key
+        places.setdefault(group, []).append((row["brokerName"], row["queueId"], row["queueOffset"], at))
+    del places[None]
+    assert len(places) == 4
+    for found in places.values():
+        assert len({place[:2] for place in found}) == 1
+        assert [place[3] for place in sorted(found)] == sorted(place[3] for place in found)
+
+
 def test_headers_of_kafka_are_properties(cluster: BlockingCluster) -> None:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": "n", "value": b"1"}, {"key": "TAGS", "value": b"x"}], None, []], kind)
