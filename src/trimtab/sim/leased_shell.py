@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from trimtab.balance.holdings import Phase
-from trimtab.balance.leased import TICK_MS, LeasedRebalance
+from trimtab.balance.leased import DRAIN_MS_MAX, TICK_MS, LeasedRebalance
 from trimtab.balance.leased_effects import (
     Abandon,
     Acquire,
@@ -257,6 +257,7 @@ class LeasedShell:
         elif isinstance(effect, StartPull):
             if self.may_start(effect.queue):  # not if the process stood still between question and answer
                 member.watch.began(member, effect.queue)
+            member.watch.took(member, effect.queue, effect.offset)
             member.reader.begin(effect.queue, effect.offset)
         elif isinstance(effect, Abandon):
             member.watch.ended(member, effect.queue)
@@ -290,9 +291,19 @@ class LeasedShell:
         else:
             for queue in question.queues:
                 member.watch.ended(member, queue)
+                self._judge_giving_up(queue)
                 member.reader.drop(queue)
             unlock = partial(_unlock, member.client_id, question.queues)
             self._ask(question, name, unlock, lambda _: self.machine.on_unlocked(question, member.now_ms))
+
+    def _judge_giving_up(self, queue: MessageQueue) -> None:
+        """What was abandoned is not read any more, and what handlers would not end for a drain's longest time may come again."""
+        held = self._member.reader.held.get(queue)
+        if held is None:
+            return
+        since_ms = held.leaving_since_ms
+        if since_ms is None or not held.running or self._member.now_ms - since_ms < DRAIN_MS_MAX:
+            self._member.watch.gave_up(self._member, queue)
 
     def _note(self, happened: Happened) -> None:
         member = self._member

@@ -35,7 +35,7 @@ class Held:
     """One queue that is read."""
 
     __slots__ = (
-        "began_offset", "is_dropped", "is_held_back", "is_leaving", "progress", "pulled_ms", "pulls", "queue", "rest", "running",
+        "began_offset", "is_dropped", "is_held_back", "is_leaving", "leaving_since_ms", "progress", "pulled_ms", "pulls", "queue", "rest", "running",
         "stored_offset", "waiting", "writing",
     )  # fmt: skip
 
@@ -45,6 +45,7 @@ class Held:
         self.progress: Progress[Piece] = Progress(offset, load)
         self.is_dropped = False
         self.is_leaving = False
+        self.leaving_since_ms: int | None = None
         self.is_held_back = False
         self.running = 0
         self.waiting: list[Piece] = []
@@ -89,7 +90,7 @@ class Reader:
         if held is None:
             at_rest()
             return
-        held.is_leaving = True
+        held.is_leaving, held.leaving_since_ms = True, self._member.now_ms
         if held.running:
             held.rest.append(at_rest)
         else:

@@ -50,6 +50,10 @@ class Watch:
         self._since_ms: dict[MessageQueue, int] = {}
         self._begun: defaultdict[MessageQueue, Ranges] = defaultdict(Ranges)
         self._handled: defaultdict[MessageQueue, Ranges] = defaultdict(Ranges)
+        self._stored: dict[MessageQueue, int] = {}
+        """Where the group stands, as its broker knows it."""
+        self._begun_up_to: dict[tuple[MessageQueue, str], int] = {}
+        """How far a member has handed out a queue since it took it."""
 
     # --- holdings ---------------------------------------------------------------------------------------------
 
@@ -155,8 +159,29 @@ class Watch:
             self._only(member, queue)
         if member.name not in self.first_messages_ms:
             self.first_messages_ms[member.name] = self._timeline.now_ms - member.started_ms
+        self._begun_up_to[queue, member.name] = end
         self.delivered += end - first
         self.delivered_twice += end - first - self._begun[queue].add(first, end)
+
+    def took(self, member: "SimMember", queue: MessageQueue, offset: int) -> None:
+        """The member reads the queue from this offset on."""
+        self._begun_up_to.pop((queue, member.name), None)
+        stored = self._stored.get(queue, 0)
+        if offset < stored:
+            self._break(
+                f"{member.name} begins {queue} at {offset}, though the group has come to {stored}",
+                member.name, str(queue),
+            )  # fmt: skip
+
+    def gave_up(self, member: "SimMember", queue: MessageQueue) -> None:
+        """The member frees a queue that was not taken from it: whoever is next finds all that it began behind the offset."""
+        begun_up_to = self._begun_up_to.pop((queue, member.name), 0)
+        stored = self._stored.get(queue, 0)
+        if begun_up_to > stored:
+            self._break(
+                f"{member.name} gives {queue} up at {stored}, though it handed out up to {begun_up_to}: the rest comes twice",
+                member.name, str(queue),
+            )  # fmt: skip
 
     def handled(self, queue: MessageQueue, first: int, end: int) -> None:
         """A handler has ended, whatever became of its member's right to the queue meanwhile."""
@@ -168,6 +193,7 @@ class Watch:
 
     def committed(self, who: str, queue: MessageQueue, before: int, offset: int) -> None:
         """A broker stores an offset."""
+        self._stored[queue] = offset
         if offset > before or self.is_strict:
             self._timeline.note(who, f"commits {offset} of {queue}")
         if offset > self._handled[queue].first_missing():

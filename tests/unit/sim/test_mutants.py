@@ -1,6 +1,7 @@
 """The checks checked: our own code, made wrong on purpose, must be caught."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from trimtab.balance import rebalance, takeover, trust
 from trimtab.balance.holdings import Holding, Phase
 from trimtab.balance.leased import LeasedRebalance
-from trimtab.balance.leased_effects import LeasedEffect
+from trimtab.balance.leased_effects import Commit, LeasedEffect
 from trimtab.balance.progress import Progress
 from trimtab.balance.trust import Trust
 from trimtab.model import MessageQueue
@@ -52,6 +53,32 @@ def lost_for_a_while() -> World:
 def test_committing_what_is_not_handled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Progress, "safe_offset", property(lambda progress: progress.next_offset))
     assert caught("was never handled")
+
+
+def test_committing_before_the_handlers_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(reader: Reader, queue: MessageQueue, at_rest: Callable[[], object]) -> None:
+        held = reader.held.get(queue)
+        if held is not None:
+            held.is_leaving = True
+        at_rest()
+
+    monkeypatch.setattr(Reader, "leave", leave)
+    assert caught("though it handed out up to")
+
+
+def test_giving_a_queue_up_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def claim(shell: LeasedShell, question: Commit) -> None:
+        answer = partial(shell.machine.on_committed, question, is_written=True)
+        shell._member.after(1, lambda: shell._tell(answer(now_ms=shell._member.now_ms)))
+
+    monkeypatch.setattr(LeasedShell, "_commit", claim)
+    assert caught("though it handed out up to")
+
+
+def test_beginning_behind_where_the_group_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = SimBroker.read_offset
+    monkeypatch.setattr(SimBroker, "read_offset", lambda broker, queue: max(0, original(broker, queue) - 5))
+    assert caught("though the group has come to")
 
 
 def test_handing_out_without_looking_at_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
