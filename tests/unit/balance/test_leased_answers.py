@@ -297,3 +297,59 @@ def test_phases_in_which_an_offset_may_be_written() -> None:
         if machine.may_commit(QUEUE, NOW_MS):
             allowed.add(phase)
     assert allowed == {Phase.HELD, Phase.DRAINING, Phase.COMMITTING}
+
+
+# --- how long a lease is trusted: rules T1 to T3 of docs/leases.md ------------------------------------------------
+
+
+def test_a_lease_is_trusted_from_when_its_renewal_was_sent_however_late_the_answer_is() -> None:
+    machine, answer_ms = holding(), 900
+    sent_ms = NOW_MS + RENEW_EVERY_MS
+    machine.on_renewed(renewing(machine, sent_ms), [QUEUE], sent_ms, sent_ms + answer_ms)
+    assert machine.may_hand_out(QUEUE, sent_ms + TRUST_MS - 1)
+    assert not machine.may_hand_out(QUEUE, sent_ms + TRUST_MS)
+
+
+def test_a_lease_is_trusted_from_when_it_was_asked_for_however_late_the_answer_is() -> None:
+    machine, acquire = asking()
+    start = only(ReadStart, machine.on_acquired(acquire, [QUEUE], NOW_MS, NOW_MS + 900))
+    machine.on_start(start, 5, NOW_MS + 910)
+    assert machine.may_hand_out(QUEUE, NOW_MS + TRUST_MS - 1)
+    assert not machine.may_hand_out(QUEUE, NOW_MS + TRUST_MS)
+
+
+def test_a_renewal_sent_over_a_connection_that_was_lost_since_does_not_count() -> None:
+    machine = holding()
+    sent_ms = NOW_MS + RENEW_EVERY_MS
+    renew = renewing(machine, sent_ms)
+    machine.on_connection_lost(BROKER, sent_ms + 10)
+    machine.on_listed(BROKER, sent_ms + 20)
+    machine.on_renewed(renew, [QUEUE], sent_ms, sent_ms + 20 + PROOF_GAP_MS)
+    assert not machine.trust.is_trusted(QUEUE, sent_ms + 20 + PROOF_GAP_MS)
+
+
+def test_a_renewal_does_not_count_when_the_last_heartbeat_was_long_ago() -> None:
+    machine = holding()
+    heard_ms = NOW_MS - PROOF_GAP_MS
+    last_ms = heard_ms + 60_000
+    machine.on_renewed(renewing(machine, last_ms), [QUEUE], last_ms, last_ms)
+    assert machine.trust.is_trusted(QUEUE, last_ms)
+    assert none_of(Renew, machine.on_tick(last_ms + RENEW_EVERY_MS))
+    assert not machine.trust.on_granted(QUEUE, last_ms + 1)
+    machine.on_listed(BROKER, last_ms + RENEW_EVERY_MS)
+    assert machine.trust.on_granted(QUEUE, last_ms + RENEW_EVERY_MS)
+
+
+def test_one_that_said_goodbye_renews_nothing() -> None:
+    """Who is not listed may be taken over from; a renewal after that would be granted what is somebody else's soon."""
+    machine = holding()
+    machine.on_stop(NOW_MS)
+    machine.on_farewell()
+    assert none_of(Renew, machine.on_tick(NOW_MS + RENEW_EVERY_MS))
+
+
+def test_a_lease_that_lapses_is_told_once() -> None:
+    machine = holding()
+    fenced = only(Happened, machine.on_tick(NOW_MS + TRUST_MS))
+    assert (fenced.kind, fenced.queue) == (Kind.FENCED, QUEUE)
+    assert none_of(Happened, machine.on_tick(NOW_MS + TRUST_MS + 1))
