@@ -75,15 +75,17 @@ def _played(scenario: str, options: dict[str, Any]) -> "SimReport":
 
 
 def _swarm_seed(options: dict[str, Any]) -> "SimReport":
+    from click.core import ParameterSource
+
     from trimtab.sim.swarm import run_seed
 
-    given = sorted(
-        name for name in ("members", "queues", "brokers", "strategy", "hours", "per_s") if options.get(name)
-    )
-    if given:
-        raise click.UsageError(
-            f"a swarm's seed says itself what its world is made of; leave --{given[0]} out, or name a scenario"
-        )
+    context = click.get_current_context()
+    for option in context.command.params:
+        is_given = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
+        if is_given and option.name in options and option.name != "seed":
+            raise click.UsageError(
+                f"a swarm's seed says itself what its world is made of; leave {option.opts[0]} out, or name a scenario"
+            )
     return run_seed(options["seed"])
 
 
@@ -108,8 +110,8 @@ Examples:
 @click.argument("scenario")
 @_world_options
 def compare(scenario: str, *, as_json: bool, **options: Any) -> None:
-    """Play a SCENARIO in both modes with all strategies, side by side."""
-    from trimtab.cli.printing import print_json, print_table
+    """Play a SCENARIO in both modes with all strategies, side by side. Exit code 1 if a promise was broken in any of them."""
+    from trimtab.cli.printing import print_json
     from trimtab.cli.progress import progress_bar
     from trimtab.sim.scenarios import scenario_by_name
 
@@ -121,11 +123,22 @@ def compare(scenario: str, *, as_json: bool, **options: Any) -> None:
             advance(1)
     if as_json:
         print_json(reports)
-        return
+    else:
+        _print_compared(reports)
+    if not all(report.is_fine for report in reports):
+        raise SystemExit(1)
+
+
+def _print_compared(reports: "list[SimReport]") -> None:
+    from trimtab.cli.printing import print_table
+
     has_load = any(report.drain_s is not None or report.lag_max_mean is not None for report in reports)
     titles = (*TITLES, *(LOAD_TITLES if has_load else ()))
     rows = [_row(report, has_load=has_load) for report in reports]
     print_table(titles, rows, titles[2:], spare=("t_first s", "t_detect s", "idle"))
+    for report in reports:
+        for violation in report.violations:
+            click.echo(f"broken by {report.mode} {report.strategy}: {violation}")
 
 
 def _row(report: "SimReport", *, has_load: bool) -> list[str]:

@@ -66,6 +66,17 @@ def test_compare_has_a_row_for_every_mode_and_strategy() -> None:
     }
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_comparison_with_a_broken_promise_fails_and_says_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: list(queues))
+    answer = sim("compare", "join", "--members", "2", "--queues", "4", *form)
+    assert answer.exit_code == 1
+    assert "is held twice" in answer.stdout
+    assert form or "broken by leased sticky: after" in answer.stdout
+
+
 def test_all_scenarios_are_listed() -> None:
     names = [row["name"] for row in json.loads(sim("list", "--json").stdout)]
     assert names == list(SCENARIOS)
@@ -94,7 +105,12 @@ def test_a_swarm_with_a_broken_promise_fails_names_the_seed_and_makes_it_small(
         (("run", "join", "--strategy", "stiky"), "did you mean 'sticky'"),
         (("run", "join", "--mode", "classic", "--strategy", "sticky"), "needs leases"),
         (("run", "join", "--queues", "1", "--brokers", "3"), "cannot be on 3 brokers"),
-        (("run", "--members", "5"), "name a scenario"),
+        (("run", "--members", "5"), "leave --members out, or name a scenario"),
+        (("run", "--mode", "classic", "--seed", "3"), "leave --mode out"),
+        (("run", "--broker-kind", "apache"), "leave --broker-kind out"),
+        (("run", "--rate", "0"), "leave --rate out"),
+        (("run", "--handler-ms", "5"), "leave --handler-ms out"),
+        (("run", "--new-ids"), "leave --stable-ids out"),
         (("compare", "nothing"), "unknown scenario"),
     ],
 )  # fmt: skip
