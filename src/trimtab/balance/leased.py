@@ -258,9 +258,8 @@ class LeasedRebalance:
     @property
     def is_drained(self) -> bool:
         """Whether no handler is at work any more."""
-        return not self._asking and {holding.phase for holding in self._holdings.values()} <= {
-            Phase.COMMITTING
-        }
+        phases = {holding.phase for holding in self._holdings.values()}
+        return not self._asking and phases <= {Phase.COMMITTING}
 
     def on_farewell(self) -> None:
         """The brokers list this member no longer: nothing is renewed, so what is held ends by itself before others may end it."""
@@ -310,6 +309,10 @@ class LeasedRebalance:
 
     def _acquire(self, plan: Plan, now_ms: int) -> list[LeasedEffect]:
         if self._sweeps.is_over(plan, len(self._asking)):
+            return []
+        knows_nothing = not self._holdings and self._holders.known(now_ms) is None
+        if knows_nothing and self._peers.leave_free(len(self._all_queues), now_ms):
+            self._sweeps.calmly(now_ms)
             return []
         may_be_asked = self.trust.may_be_asked(now_ms)
         brokers = [name for name in may_be_asked if not self._questions.is_open(Acquire, name)]
@@ -361,9 +364,8 @@ class LeasedRebalance:
         self._questions.on_answered(question)
         strays = question.queues if self._asking.answered(question) is not None else ()
         self._sweeps.refused.add(strays)
-        unlock = (
-            [self._unlocks.tell(question.broker_name, strays, now_ms)] if strays and may_be_granted else []
-        )
+        is_loose = strays and may_be_granted
+        unlock = [self._unlocks.tell(question.broker_name, strays, now_ms)] if is_loose else []
         return [*unlock, *self._act(now_ms)]
 
     def _room(self, now_ms: int) -> int:

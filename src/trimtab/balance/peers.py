@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from trimtab.balance.order import sorted_names
+from trimtab.balance.trust import PROOF_GAP_MS
 
 RESTART_GRACE_MS = 4_000
 BROKER_RETURN_GRACE_MS = 10_000
+BACK_MS = 2 * PROOF_GAP_MS
+"""So long after it is listed again a member may still be on its way to the queues that it had: it may not ask at once."""
 NEVER_MS = 2**62
 _REMEMBERED_GROUPS_MAX = 64
 
@@ -27,6 +30,8 @@ class Peers:
         self._stable: set[str] = set()
         self._gone_ms: dict[str, int] = {}
         """Of the stable ones, when they were first missed."""
+        self._back_ms = -NEVER_MS
+        """When one of them was last seen again."""
         self._awaited_until_ms: dict[str, int] = {}
         self.counted: tuple[str, ...] = ()
         """Those among whom the queues are shared, in order."""
@@ -40,7 +45,8 @@ class Peers:
         self._stable.update(member for member in stable if member in self.present)
         for member in self._stable:
             if member in self.present:
-                self._gone_ms.pop(member, None)
+                is_back = self._gone_ms.pop(member, None) is not None
+                self._back_ms = now_ms if is_back else self._back_ms
             else:
                 self._gone_ms.setdefault(member, now_ms)
         self._count(now_ms)
@@ -49,6 +55,11 @@ class Peers:
         joined, left = self.counted_names - before, before - self.counted_names
         parts = [f"{_some(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
         return ", ".join(parts)
+
+    def leave_free(self, queue_count: int, now_ms: int) -> bool:
+        """Whether one who has no queue takes none: there is not one for everybody, and a free one may be that of a member on its way back."""
+        is_scarce = queue_count < len(self.counted)
+        return is_scarce and bool(self._gone_ms or self._awaited_until_ms or now_ms - self._back_ms < BACK_MS)
 
     def on_broker_lost(self, now_ms: int) -> None:
         """A broker lost its connections; whoever is counted now is awaited for a while."""

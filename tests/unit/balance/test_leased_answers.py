@@ -20,6 +20,7 @@ from trimtab.balance.leased_effects import (
     Unlock,
 )
 from trimtab.balance.locks import LEASE_MS
+from trimtab.balance.peers import RESTART_GRACE_MS
 from trimtab.balance.rebalance_effects import ReadStart, StartPull
 from trimtab.balance.recorder import Kind
 from trimtab.balance.strategies.sticky import Sticky
@@ -353,3 +354,43 @@ def test_a_lease_that_lapses_is_told_once() -> None:
     fenced = only(Happened, machine.on_tick(NOW_MS + TRUST_MS))
     assert (fenced.kind, fenced.queue) == (Kind.FENCED, QUEUE)
     assert none_of(Happened, machine.on_tick(NOW_MS + TRUST_MS + 1))
+
+
+# --- not a queue for everybody ---------------------------------------------------------------------------------
+
+
+def idle_beside(stable: tuple[str, ...]) -> LeasedRebalance:
+    """Two members and one queue, which the other one has."""
+    machine = LeasedRebalance("billing", "a", Sticky())
+    machine.on_listed(BROKER, NOW_MS - PROOF_GAP_MS)
+    acquire = only(Acquire, machine.on_view({"orders": [QUEUE]}, ["a", "b"], NOW_MS, stable=stable))
+    machine.on_acquired(acquire, [], NOW_MS, NOW_MS)
+    return machine
+
+
+def sees(machine: LeasedRebalance, members: list[str], now_ms: int) -> list[LeasedEffect]:
+    return machine.on_view({"orders": [QUEUE]}, members, now_ms, stable=set(members) & {"b"})
+
+
+def asks_within(machine: LeasedRebalance, from_ms: int, until_ms: int) -> bool:
+    return not all(none_of(Acquire, machine.on_tick(ms)) for ms in range(from_ms, until_ms, 25))
+
+
+def test_one_without_a_queue_leaves_that_of_a_restarting_member_alone() -> None:
+    machine = idle_beside(("b",))
+    gone_ms, back_ms = NOW_MS + 1_000, NOW_MS + 3_000
+    assert none_of(Acquire, sees(machine, ["a"], gone_ms))
+    assert not asks_within(machine, gone_ms, back_ms)
+    assert none_of(Acquire, sees(machine, ["a", "b"], back_ms))
+    assert not asks_within(machine, back_ms, back_ms + PROOF_GAP_MS + 500)
+
+
+def test_one_without_a_queue_takes_that_of_a_member_that_does_not_come_back() -> None:
+    machine = idle_beside(("b",))
+    sees(machine, ["a"], NOW_MS)
+    assert not asks_within(machine, NOW_MS, NOW_MS + RESTART_GRACE_MS)
+    assert asks_within(machine, NOW_MS + RESTART_GRACE_MS, NOW_MS + RESTART_GRACE_MS + 50)
+
+
+def test_one_without_a_queue_waits_for_nobody_whose_id_is_made_anew() -> None:
+    assert not none_of(Acquire, sees(idle_beside(()), ["a"], NOW_MS + 1_000))

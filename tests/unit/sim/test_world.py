@@ -54,6 +54,12 @@ def test_a_rolling_restart_with_stable_ids_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize("broker_kind", ["apache", "ours"])
+def test_a_rolling_restart_moves_nothing_to_those_who_have_no_queue(broker_kind: str) -> None:
+    report = run("rolling-restart", seed=2, members=8, queues=4, broker_kind=broker_kind)
+    assert (report.moved, report.delivered_twice, report.changes) == (0, 0, 8)
+
+
+@pytest.mark.parametrize("broker_kind", ["apache", "ours"])
 @pytest.mark.parametrize("away_ms", [0, 20, 300])
 def test_a_restart_that_is_over_before_anybody_looked_moves_nothing(away_ms: int, broker_kind: str) -> None:
     """The others never saw it away, and find its queues with nobody until it may ask for them."""
