@@ -83,9 +83,7 @@ class Concurrent:
         self._idle.clear()
         late = await self._ending.ended(self._workers, max(drain_s, IDLE_END_S))
         if late:
-            _log.warning(
-                "%d handlers did not end within %g s; their messages will come again", len(late), drain_s
-            )
+            _log.warning("%d handlers are at work to the end; their messages will come again", len(late))
         self._is_over = True
         for task in late:
             task.cancel()

@@ -78,9 +78,7 @@ class InOrder:
         for task in late:
             task.cancel()
         if late:
-            _log.warning(
-                "%d handlers did not end within %g s; their messages will come again", len(late), drain_s
-            )
+            _log.warning("%d handlers are at work to the end; their messages will come again", len(late))
             await asyncio.wait(late, timeout=1.0)
 
     async def send_back_overdue(self, held: HeldQueue) -> None:

@@ -67,6 +67,20 @@ def test_a_rolling_restart_with_stable_ids_moves_nothing() -> None:
     assert report.delivered_twice == 0
 
 
+@pytest.mark.parametrize("mode", ["leased", "classic"])
+def test_the_end_waits_once_for_a_handler_that_hangs(mode: str) -> None:
+    waited_s: list[float] = []
+
+    async def play(stage: Stage) -> None:
+        (member,) = await group_of(stage, 1, mode)
+        began_s = stage.passed_s
+        await stage.leave(member)
+        waited_s.append(stage.passed_s - began_s)
+
+    run_on_stage(play, seed=1, handler_s=3_600.0)
+    assert 29 < waited_s[0] < 35, "30 s are given to handlers"
+
+
 def test_classic_mode_loses_nothing_and_settles() -> None:
     async def play(stage: Stage) -> None:
         members = await group_of(stage, 3, mode="classic")
