@@ -275,7 +275,7 @@ class FlushSlaveTimeoutError(
 class MessageIllegalError(
     ResponseError,
     code=13,
-    advice="make body, topic or properties smaller or raise the broker's maxMessageSize",
+    advice="the broker says what it does not take; if it is the size, make the message smaller or raise maxMessageSize",
 ):
     pass
 

@@ -296,7 +296,7 @@ class Producer:
     async def send_in_transaction(self, message: Message, execute: Execute) -> TransactionReceipt:
         """Sends a message that others see only if the local transaction `execute` commits.
 
-        `execute(message, transaction_id)` may be a function (run in a thread) or a coroutine function; it says what became of it. If it raises, or
+        `execute(message, transaction_id)` may be a function (run in a thread) or a coroutine function; it says what became of it. If it raises, takes more than a minute, or
         this process dies, the brokers ask the `check` of a producer of this group later on.
         """
         if not self._is_open:

@@ -452,7 +452,10 @@ class PullConsumer:
         columns: Iterable[str] | None = None,
         expression: Expression = "*",
     ) -> "AsyncGenerator[pa.RecordBatch, None]":
-        """A part of any queue as Arrow record batches; positions and commits are not touched. Needs the extra `spark`."""
+        """A part of any queue as Arrow record batches; positions and commits are not touched. Needs the extra `spark`.
+
+        An `end` that the queue has not reached is waited for, a minute at the most.
+        """
         self._require_open()
         queue = self._on_wire(queue)
         first, stop = await self._reading.offsets.of(queue, start), await self._reading.offsets.of(queue, end)

@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 CHECKS_MAX = 64
 """How many checks run at once; brokers ask again for those that find no room."""
 CHECK_S_MAX = 60.0
+"""How long a local transaction or a check may take; after that its outcome is unknown, and brokers ask."""
 
 
 class Resolution(enum.Enum):

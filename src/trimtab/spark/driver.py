@@ -417,8 +417,8 @@ class Driver:
                 continue
             if self._options.time_after_end == "error":
                 raise OptionError(
-                    "startingTimestamp", str(times[queue]),
-                    f"a time that {queue} has messages of; set startingOffsetsByTimestampStrategy to latest to begin at its end",
+                    "startingOffsetsByTimestampStrategy", "error",
+                    f"latest, which begins at the end, or an earlier time: {queue} has no message of {times[queue]} ms or later",
                 )  # fmt: skip
             _log.info("%s has no message of %d or later; it is read from its end on", queue, times[queue])
 
