@@ -99,7 +99,7 @@ async def run_send_load(
     async def send_each(numbers: Iterable[int]) -> None:
         """One after the other, in one coroutine: what the load itself costs is measured with what it is for."""
         for number in numbers:
-            size = min(together, load.messages - number * together)
+            size = 1 if together == 1 else min(together, load.messages - number * together)
             started_s = stopwatch_s()
             try:
                 if together == 1:
