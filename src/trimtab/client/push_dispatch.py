@@ -68,6 +68,15 @@ class Concurrent:
     def submit(self, work: Iterable[Work]) -> None:
         """Puts work into the line."""
         self._line.extend(work)
+        self._wake_for_work()
+
+    def go_on(self, held: HeldQueue) -> None:
+        """What waited for the lease of its queue is handed out before what came after it: a queue that is given up has no gaps then."""
+        self._line.extendleft(reversed(held.waiting))
+        held.waiting.clear()
+        self._wake_for_work()
+
+    def _wake_for_work(self) -> None:
         # What comes while a look at the line is due anyway wakes nobody: who was woken by what came before takes it, too.
         if self._line and not self._is_closing and not self._is_spreading:
             self._wake_one()
@@ -185,7 +194,7 @@ class Concurrent:
             return None
         if self._line and not self._is_spreading:
             self._spread_soon()
-        if held.lock is not None and not held.lock.is_trusted(now_ms):
+        if held.lock is not None and (held.waiting or not held.lock.is_trusted(now_ms)):
             held.waiting.append(work)  # leased mode: until the lease may be relied on again
             return None
         return work

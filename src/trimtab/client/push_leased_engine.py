@@ -141,14 +141,10 @@ class LeasedEngine(Engine):
 
     def go_on(self) -> None:
         """What waited for its lease is handed out, if that may be relied on again."""
-        if self.is_ordered:
-            return  # its servers look again by themselves
         now_ms = self._session.clock.monotonic_ms()
         for held in self.held.values():
             if held.waiting and held.lock is not None and held.lock.is_trusted(now_ms):
-                work = list(held.waiting)
-                held.waiting.clear()
-                self.dispatcher.submit(work)
+                self.dispatcher.go_on(held)
 
     def _forget(self, held: HeldQueue) -> None:
         held.drop()

@@ -70,6 +70,9 @@ class InOrder:
             if held.server is None and not self._is_closing:
                 self._begin(held)
 
+    def go_on(self, held: HeldQueue) -> None:
+        """Nothing: who serves the queue looks again."""
+
     async def close(self, drain_s: float) -> None:
         """Starts nothing more, waits for handlers at work so long, and ends."""
         self._closing.set()

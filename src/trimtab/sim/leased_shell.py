@@ -255,9 +255,10 @@ class LeasedShell:
         if isinstance(effect, Happened):
             self._note(effect)
         elif isinstance(effect, StartPull):
-            if self.may_start(effect.queue):  # not if the process stood still between question and answer
+            # Not if the process stood still between question and answer: then nothing is handed out before the machine has asked anew.
+            if may_start := self.may_start(effect.queue):
                 member.watch.began(member, effect.queue)
-            member.watch.took(member, effect.queue, effect.offset)
+            member.watch.took(member, effect.queue, effect.offset, may_start=may_start)
             member.reader.begin(effect.queue, effect.offset)
         elif isinstance(effect, Abandon):
             member.watch.ended(member, effect.queue)

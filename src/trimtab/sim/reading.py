@@ -111,10 +111,10 @@ class Reader:
             self.drop(queue)
 
     def go_on(self) -> None:
-        """Leases may be trusted again: what waited is handed out."""
+        """Leases may be trusted again: what waited is handed out, before what came after it."""
         for held in self.held.values() if self._may_wait else ():
             if held.waiting and self._may_start(held.queue):
-                self._line.extend((held, piece) for piece in held.waiting)
+                self._line.extendleft((held, piece) for piece in reversed(held.waiting))
                 held.waiting.clear()
         self._may_wait = self._may_wait and any(held.waiting for held in self.held.values())
         self._serve()
@@ -167,7 +167,7 @@ class Reader:
             held, piece = self._line.popleft()
             if piece.is_done or held.is_leaving:
                 continue
-            if not self._may_start(held.queue):
+            if held.waiting or not self._may_start(held.queue):
                 held.waiting.append(piece)
                 self._may_wait = True
                 continue

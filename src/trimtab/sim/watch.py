@@ -163,11 +163,11 @@ class Watch:
         self.delivered += end - first
         self.delivered_twice += end - first - self._begun[queue].add(first, end)
 
-    def took(self, member: "SimMember", queue: MessageQueue, offset: int) -> None:
-        """The member reads the queue from this offset on."""
+    def took(self, member: "SimMember", queue: MessageQueue, offset: int, *, may_start: bool) -> None:
+        """The member reads the queue from this offset on, and may hand out what it reads."""
         self._begun_up_to.pop((queue, member.name), None)
         stored = self._stored.get(queue, 0)
-        if offset < stored:
+        if may_start and offset < stored:
             self._break(
                 f"{member.name} begins {queue} at {offset}, though the group has come to {stored}",
                 member.name, str(queue),

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from trimtab.balance.holdings import Holding, Phase
 from trimtab.balance.pipeline import Found, Handed
 from trimtab.balance.progress import Load
@@ -68,8 +70,7 @@ async def handled(handle: Callable[[Received, Holding, SetClock], Awaitable[None
         call, SlowRetries(clock), Consuming(concurrency=1), clock, on_finished=lambda: None
     )
     dispatcher.submit(held.take_in(answer(4), 1))
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns_of_the_loop(20)
     await dispatcher.close(0)
     return held
 
@@ -105,3 +106,37 @@ def test_a_lease_that_lapses_while_a_failed_message_is_given_back_stops_the_next
 
     held = asyncio.run(handled(handle))
     assert (held.offset_to_store, len(held.waiting), held.counts.failed) == (1, 3, 1)
+
+
+@pytest.mark.parametrize("turns", [0, 5], ids=["at once", "a moment later"])
+def test_what_waited_for_the_lease_is_handed_out_before_what_came_after_it(turns: int) -> None:
+    async def scenario() -> list[int]:
+        clock = SetClock()
+        clock.now_ms = UNTIL_MS
+        holding = Holding(QUEUE, Phase.HELD, 0, grant=Grant(0, UNTIL_MS))
+        held = HeldQueue(QUEUE, 0, Load(), Lease(holding), Counts())
+        seen: list[int] = []
+
+        async def call(received: list[Received]) -> None:
+            seen.append(received[0].queue_offset)
+
+        dispatcher = Concurrent(
+            call, SlowRetries(clock), Consuming(concurrency=1), clock, on_finished=lambda: None
+        )
+        early, late = (work := list(held.take_in(answer(4), 1)))[:2], work[2:]
+        dispatcher.submit(early)
+        await turns_of_the_loop(5)
+        clock.now_ms = 0
+        dispatcher.submit(late)
+        await turns_of_the_loop(turns)
+        dispatcher.go_on(held)
+        await turns_of_the_loop(20)
+        await dispatcher.close(0)
+        return seen
+
+    assert asyncio.run(scenario()) == [0, 1, 2, 3]
+
+
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
