@@ -10,7 +10,7 @@ harm: a queue is with nobody for a moment, never with two. `trust.py` says how l
 that is gone may be ended. `may_hand_out` is asked before every single message.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -465,7 +465,7 @@ class LeasedRebalance:
 
     def on_unlocked(self, question: Unlock, now_ms: int) -> list[LeasedEffect]:
         """The broker knows, or the leases have ended by themselves."""
-        self._unlocks.on_answered(question)
+        self._unlocks.on_answered(question, now_ms)
         self._sweeps.on_free(question.queues, now_ms)
         return []
 
@@ -529,8 +529,9 @@ class LeasedRebalance:
                 self._sweeps.now(now_ms)
         return effects
 
-    def _loose(self, broker_name: str, queues: Iterable[MessageQueue], now_ms: int) -> list[LeasedEffect]:
+    def _loose(self, broker_name: str, queues: Sequence[MessageQueue], now_ms: int) -> list[LeasedEffect]:
         """Given up while a renewal travelled, which may have locked them again after the unlock."""
+        self._unlocks.on_overtaken(queues)
         known = self._holdings, self._asking, self._unlocks
         loose = [queue for queue in queues if not any(queue in those for those in known)]
         return [self._unlocks.tell(broker_name, loose, now_ms)] if loose and not self._has_rival else []

@@ -1,7 +1,7 @@
 """Queues that a broker is being told to unlock. PURE.
 
 One is not asked for again before the broker answered: it may take two requests out of turn. An unlock that failed is sent again, or nobody
-could have the queue until its lease ends by itself.
+could have the queue until its lease ends by itself. So is one beside which a renewal travelled: that may have come last and locked the queue anew.
 """
 
 from collections import defaultdict
@@ -25,6 +25,8 @@ class Unlocks:
         self._ended_ms: dict[MessageQueue, int] = {}
         """Of each queue, when its lease has ended even if the broker never hears of it."""
         self._again_ms: dict[MessageQueue, int] = {}
+        self._overtaken: set[MessageQueue] = set()
+        """Perhaps locked anew since their unlock was sent."""
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._ended_ms
@@ -41,11 +43,18 @@ class Unlocks:
             self._ended_ms[queue] = now_ms + LEASE_MS
         return question
 
-    def on_answered(self, question: Unlock) -> None:
+    def on_overtaken(self, queues: Iterable[MessageQueue]) -> None:
+        """A request that locks them ended; nobody knows whether the broker took it before the unlock that is on its way."""
+        self._overtaken.update(queue for queue in queues if queue in self._ended_ms)
+
+    def on_answered(self, question: Unlock, now_ms: int) -> None:
         """The broker knows, or the leases have ended by themselves."""
         for queue in question.queues:
-            self._ended_ms.pop(queue, None)
-            self._again_ms.pop(queue, None)
+            if queue in self._overtaken:
+                self._again_ms[queue] = now_ms
+            else:
+                self._ended_ms.pop(queue, None)
+                self._again_ms.pop(queue, None)
 
     def on_failed(self, question: Unlock, now_ms: int) -> None:
         """Nobody knows whether the broker heard of it."""
@@ -59,6 +68,7 @@ class Unlocks:
         due: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in [queue for queue, due_ms in self._again_ms.items() if now_ms >= due_ms]:
             del self._again_ms[queue]
+            self._overtaken.discard(queue)
             if now_ms < self._ended_ms[queue]:
                 due[queue.broker_name].append(queue)
             else:
@@ -73,3 +83,4 @@ class Unlocks:
         """Nothing is unlocked any more."""
         self._ended_ms.clear()
         self._again_ms.clear()
+        self._overtaken.clear()

@@ -115,6 +115,27 @@ def test_a_queue_given_up_while_its_renewal_was_lost_is_unlocked_once_more() -> 
     assert only(Unlock, machine.on_failed(renew, NOW_MS + RENEW_EVERY_MS + 900)).queues == (QUEUE,)
 
 
+@pytest.mark.parametrize("is_granted", [True, False], ids=["granted", "lost"])
+def test_a_queue_whose_renewal_ended_beside_its_unlock_is_unlocked_once_more_before_it_is_asked_for(
+    *, is_granted: bool
+) -> None:
+    """Found by `trimtab sim swarm --first-seed 91969`: the broker took the unlock first, and the queue was with nobody for a minute."""
+    machine = holding()
+    now_ms = NOW_MS + RENEW_EVERY_MS
+    renew = renewing(machine, now_ms)
+    unlock = released(machine, now_ms)
+    ended = (
+        machine.on_renewed(renew, [QUEUE], now_ms, now_ms) if is_granted else machine.on_failed(renew, now_ms)
+    )
+    assert none_of(Unlock, ended)
+    machine.on_unlocked(unlock, now_ms + 10)
+    assert not machine.is_idle
+    again = only(Unlock, machine.on_tick(now_ms + 25))
+    assert again.queues == (QUEUE,)
+    machine.on_unlocked(again, now_ms + 35)
+    assert machine.is_idle
+
+
 def test_a_renewal_under_another_epoch_makes_the_member_look_at_the_offset() -> None:
     machine = holding(epoch=7)
     now_ms = NOW_MS + RENEW_EVERY_MS
