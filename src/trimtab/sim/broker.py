@@ -1,12 +1,14 @@
 """A broker as members see it: the real lock table and the real registry of members, with offsets and messages as plain numbers.
 
-Two kinds. *apache*: leases end 60 s after the last renewal and are forgotten at a restart. *ours*: those of a closed connection end after three seconds.
+Two kinds. *apache*: leases end 60 s after the last renewal and are forgotten at a restart. *ours*: those of a closed connection end after three seconds,
+and each new holder gets a higher epoch, by which the commit of a former one is refused.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from trimtab.balance.leased import NO_EPOCHS
 from trimtab.balance.loads import Ends
 from trimtab.balance.locks import CLOSED_GRACE_MS, LeaseTable
 from trimtab.balance.members import Changed, ConsumerGroups, Manner, Member
@@ -44,6 +46,14 @@ class Measured:
     holders: dict[MessageQueue, str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Granted:
+    """What a member has after it asked for leases, and the epoch of each where the broker counts them."""
+
+    queues: list[MessageQueue]
+    epochs: Mapping[MessageQueue, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribed:
     """What the group reads."""
@@ -78,7 +88,11 @@ class SimBroker:
         timeline.after(SILENT_LOOK_EVERY_MS, self._look_for_silent)
 
     def _empty_table(self) -> LeaseTable:
-        return LeaseTable(closed_grace_ms=CLOSED_GRACE_MS if self.kind == "ours" else NEVER_MS)
+        if self.kind == "ours":
+            return LeaseTable(
+                closed_grace_ms=CLOSED_GRACE_MS, epoch=self.now_ms
+            )  # above all of an earlier run
+        return LeaseTable(closed_grace_ms=NEVER_MS)
 
     @property
     def now_ms(self) -> int:
@@ -156,9 +170,13 @@ class SimBroker:
 
     # --- leases -----------------------------------------------------------------------------------------------
 
-    def lock(self, connection: Connection, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    def lock(self, connection: Connection, queues: Iterable[MessageQueue]) -> Granted:
         """The queues that the member has after this."""
-        return self._leases.lock(GROUP, connection.process.client_id, connection.number, queues, self.now_ms)
+        client_id = connection.process.client_id
+        granted = self._leases.lock(GROUP, client_id, connection.number, queues, self.now_ms)
+        if self.kind != "ours":
+            return Granted(granted, NO_EPOCHS)
+        return Granted(granted, dict(zip(granted, self._leases.epochs(GROUP, granted), strict=True)))
 
     def unlock(self, client_id: str, queues: Iterable[MessageQueue]) -> bool:
         """Gives up leases in somebody's name."""
@@ -194,8 +212,11 @@ class SimBroker:
         """Where the group stands; it begins with the first message."""
         return self.offsets.get(queue, 0)
 
-    def commit(self, who: str, queue: MessageQueue, offset: int) -> bool:
-        """Stores an offset, whoever says so, as brokers do."""
+    def commit(self, who: str, queue: MessageQueue, offset: int, epoch: int | None = None) -> bool:
+        """Stores an offset, whoever says so, as brokers do; unless it says that its lease was a former one."""
+        if epoch is not None and self._leases.newer_than(GROUP, queue, epoch) is not None:
+            self._timeline.note(who, f"is refused {offset} of {queue}: others have held it since")
+            return False
         self._watch.committed(who, queue, self.offsets.get(queue, 0), offset)
         self.offsets[queue] = offset
         return True

@@ -27,7 +27,7 @@ from trimtab.balance.leased_effects import (
 from trimtab.balance.rebalance_effects import ReadStart, StartPull
 from trimtab.balance.recorder import Kind
 from trimtab.model import MessageQueue
-from trimtab.sim.broker import GROUP, Listed, Measured, SimBroker
+from trimtab.sim.broker import GROUP, Granted, Listed, Measured, SimBroker
 from trimtab.sim.process import LOOK_EVERY_MS, OFFSET_ASK_MS
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class LeasedShell:
         member, turn = self._member, question.turn
         self._ask(
             question, question.broker_name, lambda broker, link: broker.lock(link, [turn]),
-            lambda granted: self.machine.on_turn(question, is_granted=turn in granted, now_ms=member.now_ms),
+            lambda granted: self.machine.on_turn(question, is_granted=turn in granted.queues, now_ms=member.now_ms),
         )  # fmt: skip
 
     def _end_turn(self, effect: EndTurn) -> None:
@@ -333,8 +333,8 @@ class LeasedShell:
         member, sent_ms = self._member, self._member.now_ms
         told = self.machine.on_acquired if isinstance(question, Acquire) else self.machine.on_renewed
 
-        def answered(granted: list[MessageQueue]) -> list[LeasedEffect]:
-            return told(question, granted, sent_ms, member.now_ms)  # type: ignore[arg-type]
+        def answered(granted: Granted) -> list[LeasedEffect]:
+            return told(question, granted.queues, sent_ms, member.now_ms, epochs=granted.epochs)  # type: ignore[arg-type]
 
         self._ask(
             question, question.broker_name, lambda broker, link: broker.lock(link, question.queues), answered
@@ -399,15 +399,22 @@ class LeasedShell:
             told(True)  # noqa: FBT003 - an answer
             return
         held.writing += 1
+        holding = self.machine.holding(queue)
+        epoch = None if holding is None else holding.epoch
 
-        def answered(is_written: bool) -> None:  # noqa: FBT001 - an answer
+        def ended(*, is_written: bool) -> None:
             held.writing -= 1
             told(is_written)
 
+        def answered(is_stored: bool) -> None:  # noqa: FBT001 - an answer
+            if not is_stored and epoch is not None and not self._is_over:
+                self._tell(self.machine.on_commit_refused(queue, epoch, member.now_ms))
+            ended(is_written=is_stored)
+
         held.stored_offset = offset
         member.ask(
-            queue.broker_name, lambda broker, _: broker.commit(member.name, queue, offset),
-            answered, lambda: answered(False), OFFSET_ASK_MS,  # noqa: FBT003 - an answer
+            queue.broker_name, lambda broker, _: broker.commit(member.name, queue, offset, epoch),
+            answered, lambda: ended(is_written=False), OFFSET_ASK_MS,
         )  # fmt: skip
 
     def _commit(self, question: Commit) -> None:

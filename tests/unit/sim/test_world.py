@@ -107,6 +107,24 @@ def test_who_sleeps_is_taken_over_and_hands_out_nothing_when_it_wakes_up(name: s
     assert report.delivered_twice <= in_hand + since_the_last_commit
 
 
+@pytest.mark.parametrize(("broker_kind", "is_refused"), [("ours", True), ("apache", False)])
+def test_a_broker_of_ours_refuses_what_a_former_holder_writes(broker_kind: str, *, is_refused: bool) -> None:
+    world = World(Shape(members=2, queues=4, brokers=1, per_s=20.0, broker_kind=broker_kind, is_strict=False))
+    world.join_all()
+    assert world.settle()
+    former, other, broker = world.members[0], world.members[1], world.brokers["broker-0"]
+    queue = former.shell.holdings()[0]
+    broker.unlock(former.client_id, [queue])  # as if somebody had taken it over while the member stood still
+    assert broker.lock(other.links[broker.name], [queue]).queues == [queue]
+    written = broker.offsets[queue]
+    world.run_for(700)
+    assert (queue not in former.shell.holdings()) is is_refused
+    assert (broker.offsets[queue] == written) is is_refused
+    world.run_for(5_000)
+    assert queue not in former.shell.holdings()
+    assert world.timeline.last_of(("is refused",), 1) or not is_refused
+
+
 def test_a_group_without_faults_may_take_no_longer_than_the_usual() -> None:
     world = World(Shape(members=2, queues=4, brokers=1))
     world.join_all()
