@@ -531,9 +531,8 @@ class LeasedRebalance:
 
     def _loose(self, broker_name: str, queues: Sequence[MessageQueue], now_ms: int) -> list[LeasedEffect]:
         """Given up while a renewal travelled, which may have locked them again after the unlock."""
-        self._unlocks.on_overtaken(queues)
-        known = self._holdings, self._asking, self._unlocks
-        loose = [queue for queue in queues if not any(queue in those for those in known)]
+        free = [queue for queue in queues if queue not in self._holdings and queue not in self._asking]
+        loose = self._unlocks.once_more(free)
         return [self._unlocks.tell(broker_name, loose, now_ms)] if loose and not self._has_rival else []
 
     def _renewed(self, holding: Holding, epoch: int | None, sent_ms: int, now_ms: int) -> list[LeasedEffect]:

@@ -5,7 +5,7 @@ could have the queue until its lease ends by itself. So is one beside which a re
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -43,9 +43,13 @@ class Unlocks:
             self._ended_ms[queue] = now_ms + LEASE_MS
         return question
 
-    def on_overtaken(self, queues: Iterable[MessageQueue]) -> None:
-        """A request that locks them ended; nobody knows whether the broker took it before the unlock that is on its way."""
+    def once_more(self, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+        """A request that locks these has ended, and nobody knows whether the broker took it before an unlock that is on its way.
+
+        Such an unlock is sent again when it was answered; gives those that none is on its way for.
+        """
         self._overtaken.update(queue for queue in queues if queue in self._ended_ms)
+        return [queue for queue in queues if queue not in self._ended_ms]
 
     def on_answered(self, question: Unlock, now_ms: int) -> None:
         """The broker knows, or the leases have ended by themselves."""

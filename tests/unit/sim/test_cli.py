@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from trimtab.cli.main import main
 from trimtab.sim import swarm
-from trimtab.sim.broker import SimBroker
+from trimtab.sim.broker import Granted, SimBroker
 from trimtab.sim.scenarios import SCENARIOS
 
 
@@ -70,7 +70,7 @@ def test_compare_has_a_row_for_every_mode_and_strategy() -> None:
 def test_a_comparison_with_a_broken_promise_fails_and_says_whose_it_is(
     monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: list(queues))
+    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: Granted(list(queues), {}))
     answer = sim("compare", "join", "--members", "2", "--queues", "4", *form)
     assert answer.exit_code == 1
     assert "is held twice" in answer.stdout
@@ -90,7 +90,7 @@ def test_a_swarm_without_a_broken_promise_ends_well() -> None:
 def test_a_swarm_with_a_broken_promise_fails_names_the_seed_and_makes_it_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: list(queues))
+    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: Granted(list(queues), {}))
     answer = sim("swarm", "--seeds", "1")
     assert answer.exit_code == 1
     assert "trimtab sim run --seed 0" in answer.stdout

@@ -14,7 +14,7 @@ from trimtab.balance.progress import Progress
 from trimtab.balance.trust import Trust
 from trimtab.model import MessageQueue
 from trimtab.sim import run
-from trimtab.sim.broker import SimBroker
+from trimtab.sim.broker import Granted, SimBroker
 from trimtab.sim.leased_shell import LeasedShell
 from trimtab.sim.reading import Handling, Reader
 from trimtab.sim.swarm import run_seed
@@ -142,7 +142,7 @@ def test_storing_offsets_without_looking_at_the_lease(monkeypatch: pytest.Monkey
 
 
 def test_a_broker_that_grants_every_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: list(queues))
+    monkeypatch.setattr(SimBroker, "lock", lambda _, __, queues: Granted(list(queues), {}))
     assert caught("is held twice")
 
 
