@@ -88,6 +88,11 @@ class Trust:
             and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
         )
 
+    def is_heard(self, broker_name: str, now_ms: int) -> bool:
+        """Whether the broker took a heartbeat lately; else it must take another before a lease that it grants counts."""
+        broker = self._brokers.get(broker_name)
+        return broker is not None and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
+
     def may_be_asked(self, now_ms: int) -> list[str]:
         """The brokers of which a lease asked for now would count."""
         return [name for name in self._brokers if self.may_ask(name, now_ms)]

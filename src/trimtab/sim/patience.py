@@ -7,7 +7,8 @@ such wait has a name here. They pass side by side, so the longest counts.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from trimtab.sim.member import ROUTES_EVERY_MS
+from trimtab.sim.leased_shell import LeasedShell
+from trimtab.sim.member import HEARTBEAT_EVERY_MS, ROUTES_EVERY_MS
 from trimtab.sim.world import SETTLED_FOR_MS, World
 
 USUAL_MS_MAX: Final = 25_000
@@ -49,11 +50,26 @@ def _is_somebody_leaving(world: World) -> bool:
     return any(member.is_alive and member.is_leaving for member in world.members.values())
 
 
+def _is_somebody_unheard(world: World) -> bool:
+    """Renewals of one that no heartbeat was taken from for a minute count for nothing until the next one is."""
+    return any(
+        isinstance(member.shell, LeasedShell) and not member.shell.machine.trust.is_heard(name, member.now_ms)
+        for member in world.alive
+        for name in member.links
+    )
+
+
+def _may_have_seen_a_passing_holder(world: World) -> bool:
+    return world.shape.broker_kind == "ours"
+
+
 WAITS: Final = (
     Wait("a broker misses one that went without a word after 120 s, and looks every 10 s", 130_000, _is_haunted),
     Wait("an Apache broker ends the lease of one whose absence nobody can prove after 60 s", 60_000, _may_have_orphans),
     Wait("members learn of new routes every 30 s", ROUTES_EVERY_MS, _routes_are_new),
     Wait("one that leaves waits 30 s for its handlers", 33_000, _is_somebody_leaving),
+    Wait("a heartbeat that got lost is followed by the next one after 30 s", HEARTBEAT_EVERY_MS, _is_somebody_unheard),
+    Wait("who was seen to hold a queue counts as its holder until the next look, and for 4 s more", 5_000, _may_have_seen_a_passing_holder),
     Wait("lag moves a few queues at a time while loads differ", 192_000, lambda world: world.shape.strategy_name == "lag"),
 )  # fmt: skip
 

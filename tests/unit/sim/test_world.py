@@ -181,6 +181,18 @@ def test_whatever_happens_promises_are_kept(first_seed: int) -> None:
     assert failed == {}
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        91969,  # a renewal overtook an unlock
+        108339,  # a holder that was seen in passing
+        116694,  # a heartbeat that got lost when a member woke up
+    ],
+)
+def test_seeds_that_did_not_settle_in_time_do(seed: int) -> None:
+    assert run_seed(seed).violations == ()
+
+
 def test_a_mix_can_be_played_again() -> None:
     assert run_mix(mix_of(11)) == run_seed(11)
 
