@@ -231,6 +231,17 @@ def test_the_odd_queue_goes_to_somebody_else_in_every_group() -> None:
     assert len(lucky) == 10
 
 
+def test_who_is_given_a_queue_for_its_load_takes_whichever_the_other_lets_go() -> None:
+    """Found by `trimtab sim run hot-queue --strategy lag --seed 8`: both measured the other of two equal queues as the fitting one."""
+    holders = dict.fromkeys(QUEUES[:4], "a") | dict.fromkeys(QUEUES[4:], "b")
+    for first, second in ((101, 99), (99, 101)):
+        loads = arriving(first, second, 1, 1, 1, 1, 1, 1)
+        view = View("g", "b", QUEUES, ("a", "b"), frozenset(QUEUES[4:]), holders=holders, loads=loads)
+        plan = Lag(moves_max=1).plan(view)
+        assert set(QUEUES[:2]) <= set(plan.acquire)
+        assert plan.acquire_max == 1
+
+
 def test_a_queue_that_still_waits_is_for_everybody() -> None:
     holders = dict.fromkeys(QUEUES[1:], "b")
     for me in ("a", "b"):

@@ -7,11 +7,12 @@ two members never pass a queue to and fro.
 
 It needs to know who holds what. Where nobody can tell, it shares as `sticky` does. Members measure at different moments and see different
 things. So a queue is given up only by the member whose turn it is (`balance/turns.py`): `moves_max` is a bound for the group. And each may think that
-another should take a free queue; one that waits for long is for whoever gets its lease first.
+another should take a free queue; one that waits for long is for whoever gets its lease first. Nor do they always agree on which queue should move: the receiver
+tries for every one that would do, and gets what the giver lets go.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trimtab.balance.order import sorted_queues
 from trimtab.balance.strategies.likes import in_order
@@ -32,6 +33,8 @@ class _Bin:
     rank: int
     queues: list[MessageQueue]
     load: float
+    would_do: list[MessageQueue] = field(default_factory=list)
+    """Of those it takes queues from: what it would be given just as well."""
 
     def lightness(self) -> tuple[float, int, int]:
         return self.load, len(self.queues), self.rank
@@ -72,12 +75,12 @@ class Lag:
         plan = towards(view, mine.queues if view.may_move else [*mine.queues, *sorted_queues(given)])
         if not view.may_move and given & view.held:
             plan = replace(plan, wants_turn=True)
-        rescued = [
-            q for q in view.queues if q in view.waiting and q not in view.held and q not in plan.acquire
-        ]
+        tried = view.held.union(plan.acquire)
+        rescued = [q for q in view.queues if q in view.waiting and q not in tried]
+        would_do = set(mine.would_do).difference(tried, rescued)
         return replace(
             plan,
-            acquire=(*plan.acquire, *in_order(view, rescued)),
+            acquire=(*plan.acquire, *in_order(view, rescued), *in_order(view, would_do)),
             acquire_max=plan.acquire_max + len(rescued),
         )
 
@@ -106,6 +109,7 @@ class Lag:
             gap = giver.load - taker.load
             fitting = [queue for queue in giver.queues if least <= weights[queue] < gap - slack / 2]
             if fitting:
+                taker.would_do += fitting
                 _move(giver, taker, _closest(fitting, weights, gap / 2), weights)
                 return True
         return False
