@@ -32,6 +32,10 @@ class _Broker:
     may_not_wait: bool = False
     """Whether it is listed for the first time, under an id that nobody had before."""
 
+    def is_heard(self, now_ms: int) -> bool:
+        """Whether it took a heartbeat lately."""
+        return now_ms - self.heard_ms <= REGISTRATION_MS_MAX
+
 
 @dataclass(slots=True)
 class Grant:
@@ -85,13 +89,13 @@ class Trust:
             broker is not None
             and broker.listed_since_ms is not None
             and now_ms - broker.listed_since_ms >= PROOF_GAP_MS
-            and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
+            and broker.is_heard(now_ms)
         )
 
-    def is_heard(self, broker_name: str, now_ms: int) -> bool:
-        """Whether the broker took a heartbeat lately; else it must take another before a lease that it grants counts."""
+    def needs_heartbeat(self, broker_name: str, now_ms: int) -> bool:
+        """Whether the broker lists this member, but must take another heartbeat before a lease that it grants counts."""
         broker = self._brokers.get(broker_name)
-        return broker is not None and now_ms - broker.heard_ms <= REGISTRATION_MS_MAX
+        return broker is not None and broker.listed_since_ms is not None and not broker.is_heard(now_ms)
 
     def may_be_asked(self, now_ms: int) -> list[str]:
         """The brokers of which a lease asked for now would count."""

@@ -88,11 +88,9 @@ class SimBroker:
         timeline.after(SILENT_LOOK_EVERY_MS, self._look_for_silent)
 
     def _empty_table(self) -> LeaseTable:
-        if self.kind == "ours":
-            return LeaseTable(
-                closed_grace_ms=CLOSED_GRACE_MS, epoch=self.now_ms
-            )  # above all of an earlier run
-        return LeaseTable(closed_grace_ms=NEVER_MS)
+        # The clock is above all epochs of an earlier run.
+        closed_grace_ms = CLOSED_GRACE_MS if self.kind == "ours" else NEVER_MS
+        return LeaseTable(closed_grace_ms=closed_grace_ms, epoch=self.now_ms)
 
     @property
     def now_ms(self) -> int:

@@ -53,7 +53,8 @@ def _is_somebody_leaving(world: World) -> bool:
 def _is_somebody_unheard(world: World) -> bool:
     """Renewals of one that no heartbeat was taken from for a minute count for nothing until the next one is."""
     return any(
-        isinstance(member.shell, LeasedShell) and not member.shell.machine.trust.is_heard(name, member.now_ms)
+        isinstance(member.shell, LeasedShell)
+        and member.shell.machine.trust.needs_heartbeat(name, member.now_ms)
         for member in world.alive
         for name in member.links
     )
