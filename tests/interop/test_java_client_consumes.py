@@ -381,7 +381,7 @@ def test_lite_pull_assigns_and_seeks(
     queue, other = producer.queues(topic)
     for number in range(10):
         producer.send(topic, b"%d" % number, queue=plain(queue))
-        time.sleep(0.01)
+        time.sleep(0.01)  # each is stored in a millisecond of its own
     producer.send(topic, b"99", queue=plain(other))
     stored = {message.body: message.stored_ms for message in reader.read_when(topic, 11)}
 

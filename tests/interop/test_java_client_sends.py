@@ -221,7 +221,7 @@ def test_a_queue_tells_its_bounds_and_offsets_by_time(
     queue = producer.queues(topic)[0]
     for number in range(3):
         producer.send(topic, b"%d" % number, queue=plain(queue))
-        time.sleep(0.05)
+        time.sleep(0.05)  # each is stored in a millisecond of its own
     stored = [message for message in reader.read_when(topic, 3) if message.broker == queue.broker]
 
     bounds = producer.do("bounds", queue=plain(queue), at_ms=stored[1].stored_ms)
